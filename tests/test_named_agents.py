@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 import plait
 from cli_support import Shell
 from plait import named_agents
-from plait.config import load
+from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.runtime.agents.dependencies import open_deps
+from plait.server.agents import serve_agent
+from plait.server.runs import RunManager
 
 SUPPORT = '''
 from contextlib import asynccontextmanager
@@ -353,3 +356,52 @@ def test_a_child_makes_its_own_dependencies_or_has_those_of_its_parent() -> None
     other = parent.using(tools=[plain.as_tool("child", "Looks.")], model=plait.Scripted(ask))
     assert other.run("q").answer == "2"
     assert seen == ["Database", "dict"]
+
+
+# -- comparisons and servers
+
+
+def test_agents_and_texts_are_rows_of_a_comparison_and_a_recommendation(shell: Shell, shop: Path) -> None:
+    (shop / "tasks.jsonl").write_text('{"id": "a", "question": "Refund A1", "answer": "Refunded."}\n', "utf-8")
+    words = ("tasks.jsonl", "-a", "support:make", "--instructions", "Be brief.", "--instructions", "Be long.")
+    done = shell("compare", *words, "--journal", "j.db", "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["rows"]
+    assert [(row["loop"], row["agent"], row["texts"], row["success"]) for row in rows] == [
+        ("support:make", "support:make", {"instructions": text}, 1.0) for text in ("Be brief.", "Be long.")
+    ]
+    heads = [row.head for row in Journal(shop / "j.db").runs()]
+    assert {head.settings["instructions"] for head in heads} == {"Be brief.", "Be long."}
+    assert log_of(shop) == ["open", "refund A1 with Shop", "close"] * 2
+    (shop / "rows.json").write_text(done.out, "utf-8")
+    chosen = shell("recommend", "rows.json")
+    assert "-a support:make --instructions 'Be " in chosen.out, chosen.err
+    again = shell("compare", *words, "--journal", "j.db", "--json")  # nothing runs again
+    assert again.code == 0 and len(log_of(shop)) == 6
+    (shop / "support.py").write_text(SUPPORT.replace('return f"refunded', 'return f"now refunded'), "utf-8")
+    changed = shell("compare", *words, "--journal", "j.db", "--json")  # but with other code
+    assert changed.code == 0 and len(log_of(shop)) == 12
+
+
+def test_agents_of_a_comparison_keep_their_own_settings_and_need_names(tmp_path: Path) -> None:
+    tasks = [{"id": "a", "question": "6*7?", "answer": "42"}]
+    agent = plait.Agent("react", model=plait.Scripted(["Final Answer: 42"]), limits=plait.Limits(steps=3))
+    found = plait.compare(tasks, agents={"one": agent, "two": agent.using(loop="json")}, journal=tmp_path / "j.db")
+    assert [(row.loop, row.success) for row in found.rows] == [("one", 1.0), ("two", 0.0)]
+    assert all(row.head.settings["limits"]["steps"] == 3 for row in Journal(tmp_path / "j.db").runs())
+    with pytest.raises(ConfigError, match="Two agents have the name 'x'"):
+        plait.compare(tasks, agents=[agent.using(name="x")] * 2, journal=tmp_path / "j.db")
+    with pytest.raises(ConfigError, match="have a field 'tools'"):
+        plait.compare(tasks, agents=agent, texts={"a": {"tools": []}}, journal=tmp_path / "j.db")
+
+
+async def test_a_server_goes_on_with_a_run_that_another_program_began_with_the_agent(shop: Path) -> None:
+    agent = named_agents.load_agent("support.py:agent").using(journal=shop / "j.db")
+    run = await agent.arun("Refund A1")
+    assert run.status == "waiting"
+    manager = RunManager([serve_agent("shop", agent, ServeTable()), serve_agent("b", agent_with(None), ServeTable())])
+    going = await manager.resume(run.id, "yes", question=run.outcome.question)
+    assert (await going.done()).answer == "Refunded."
+    forked = await manager.fork(run.id, 2)
+    assert (await forked.done()).answer == "Refunded."
+    assert log_of(shop).count("refund A1 with Shop") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import Any, TextIO
@@ -13,21 +13,23 @@ from typing import Any, TextIO
 import click
 
 from plait.cli import options
-from plait.cli.agent_options import make_fields, parse_model_settings, read_values
+from plait.cli.agent_options import find_agent, make_fields, parse_model_settings, read_values
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
 from plait.cli.process import cancellable, stdout_to_stderr
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, shorten
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.lab import report
 from plait.lab.comparison import Comparison
+from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 from plait.models.settings import ModelSettings
 from plait.runtime.agents.agent_fields import AgentFields
+from plait.user_files import read_text, read_text_or_file
 
 EPILOG = """\
 \b
@@ -36,6 +38,7 @@ Examples:
   plait compare tasks.jsonl --loops all --models openai:gpt-5-mini,local --tools lookup:cities.json --budget 2
   plait compare basics:tuning --loops "react,react(dialect=lines)" --html table.html
   plait compare basics:report --loops react --models openai:gpt-5 --model-setting effort=low,high
+  plait compare tasks.jsonl -a support:agent --instructions "Be brief." --instructions @long.txt
   plait compare world --loops phased --model reason=openai:gpt-5,local --model reply=local
 
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
@@ -56,8 +59,9 @@ table_output = options.combine(
 
 @click.command(epilog=EPILOG)
 @click.argument("suite", metavar="SUITE|FILE")
-@click.option("--loops", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default).")
-@click.option("--models", default="local", metavar="X,Y", help="Models for all phases (default local).")
+@click.option("--loops", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default without -a).")
+@options.named_agents
+@click.option("--models", metavar="X,Y", help="Models for all phases (default local, or those of an agent).")
 @options.repeatable(
     "--model", "phases", "PHASE=X,Y", "Models of one phase: each combination is compared. Can be repeated."
 )
@@ -67,6 +71,11 @@ table_output = options.combine(
     "[PHASE.]K=V,W",
     "A setting of the requests (effort=low,high): each combination is compared. Can be repeated.",
 )
+@options.repeatable("--prompts", "prompts", "DIR", "A folder whose files replace prompts. Several are compared.")
+@options.repeatable("--system", "system", "FILE", "A system prompt in place of the loop's. Several are compared.")
+@options.repeatable(
+    "--instructions", "instructions", "TEXT|@FILE", "Instructions beside the prompts. Several are compared."
+)
 @click.option("--repeat", type=options.WHOLE, default=1, metavar="N", help="Run each task N times (default 1).")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.jobs
@@ -75,20 +84,25 @@ table_output = options.combine(
 @options.repeat_finished
 @click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
 @click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
-@options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call"))
+@options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call", *TEXTS))
 @table_output
 @options.journal
 @options.no_progress
-def compare(suite: str, phases: Sequence[str], engine: str, address: str | None, **flags: Any) -> None:
-    """Run every task of SUITE through loops and models, and print one table.
+def compare(
+    suite: str, words: Sequence[str], phases: Sequence[str], engine: str, address: str | None, **flags: Any
+) -> None:
+    """Run every task of SUITE through loops, agents and models, and print one table.
 
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
     same = ("loops", "models", "repeat", "limit", "name")
+    shared = {name: value for name, value in flags.items() if name not in (*TEXTS, "tools")}
     done = run_comparison(
         suite,
-        flags,
+        {**flags, **dict.fromkeys(TEXTS)},
+        agents={word: find_agent(word, shared) for word in words},
+        texts=parse_texts(**{name: flags[name] for name in TEXTS}),
         phases=parse_phase_models(phases),
         settings=parse_settings_axis(flags["model_settings"]),
         engine=_engine(engine, address),
@@ -148,6 +162,19 @@ def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
             raise ConfigError(f"--model {each!r} names no phase.", hint=hint)
         found[phase.strip()] = parse_models(names)
     return found
+
+
+def parse_texts(
+    prompts: Sequence[str], system: Sequence[str], instructions: Sequence[str]
+) -> dict[str, dict[str, str]] | None:
+    """Return the combinations of these, named by what differs; None without any. Raises `ConfigError`."""
+    found = {}
+    read: dict[str, Callable[[str], str]] = {"prompts": str, "system": read_text, "instructions": read_text_or_file}
+    given = [(name, values) for name, values in zip(TEXTS, (prompts, system, instructions), strict=True) if values]
+    for row in product(*(values for _, values in given)):
+        parts = [shorten(value, 30)[0] for (_, values), value in zip(given, row, strict=True) if len(values) > 1]
+        found[", ".join(parts)] = {name: read[name](value) for (name, _), value in zip(given, row, strict=True)}
+    return found if given else None
 
 
 def parse_settings_axis(given: Sequence[str]) -> list[dict[str, ModelSettings]]:

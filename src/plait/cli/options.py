@@ -161,6 +161,14 @@ named_agent = click.option(
     metavar="AGENT",
     help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME] in plait.toml. Other options change it.",
 )
+named_agents = click.option(
+    "-a",
+    "--agent",
+    "words",
+    metavar="AGENT",
+    multiple=True,
+    help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be repeated.",
+)
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."

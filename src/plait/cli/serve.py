@@ -42,16 +42,7 @@ machine is served. Ctrl-C stops the server: current runs get some seconds to end
 resumed.
 """
 _name = click.option("--name", metavar="NAME", help="Serve one agent of this name, made from the flags.")
-_named = click.option(
-    "-a",
-    "--agent",
-    "words",
-    metavar="AGENT",
-    multiple=True,
-    help="Serve this agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be "
-    "repeated.",
-)
-_agent_flags = options.combine(_named, options.agent(), options.journal)
+_agent_flags = options.combine(options.named_agents, options.agent(), options.journal)
 
 
 @click.command(epilog=EPILOG)

@@ -31,14 +31,17 @@ Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few t
 class Contender(Struct, frozen=True):
     """A loop with its models, as the table names it: one row. `models` maps each phase to its model's name.
 
-    `loop` is the loop with the options that are not defaults, `react(dialect=lines)`; `who` names the models; `key`
-    is both, `react @ local`.
+    `loop` is the loop with the options that are not defaults, `react(dialect=lines)`, or the name of a compared
+    `agent`; `who` names the models, and the texts if several are compared; `key` is both, `react @ local`. `texts` are
+    the agent's fields `prompts`, `system` and `instructions` that the row changes.
     """
 
     key: str
     loop: str
     who: str
     models: dict[str, str]
+    agent: str = ""
+    texts: dict[str, str] = {}
 
 
 class NotMeasured(Struct, frozen=True, kw_only=True):
@@ -178,6 +181,8 @@ class TableRow(Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     who: str = ""
     key: str = ""
+    agent: str = ""
+    texts: dict[str, str] = {}
     success: float | None
     n: int
     interval: tuple[float, float] | None
@@ -295,6 +300,8 @@ def _make_row(contender: Contender, results: Sequence[CellResult], not_measured:
         models=contender.models,
         who=contender.who,
         key=contender.key,
+        agent=contender.agent,
+        texts=contender.texts,
         success=right / n if n else None,
         n=n,
         interval=statistics.success_interval(tallies) if n else None,

@@ -7,9 +7,10 @@ are new.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -44,58 +45,81 @@ _NOT_IN_DIGEST_OF_LOCAL = {"threads", "slots", "cache_mib"}
 """Parts of a model's description that change its price or speed, but not its replies."""
 
 
+TEXTS = ("prompts", "system", "instructions")
+"""The fields of an agent whose texts can be compared."""
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A loop with options, and a model for each phase ("" for all other phases)."""
+    """A loop with options, and a model for each phase ("" for all other phases).
+
+    `agent` is the compared agent that it is of, and `name` its name; None for a loop alone. `texts` are the fields of
+    `TEXTS` that it changes, and `text` their name.
+    """
 
     loop: Loop
     models: Mapping[str, AnyModel]
+    agent: Agent | None = None
+    name: str = ""
+    text: str = ""
+    texts: Mapping[str, Any] = field(default_factory=dict)
 
     def contender(self) -> Contender:
         """Return the variant as the table names it."""
-        word = word_of(self.loop)
+        word = self.name or word_of(self.loop)
         general = self.models.get("")
         specs = {phase: _spec(self.models.get(phase, general)) for phase in self.loop.phases}
         whole = len(set(specs.values())) == 1
         who = next(iter(specs.values())) if whole else " ".join(f"{phase}={spec}" for phase, spec in specs.items())
-        return Contender(f"{word} @ {who}", word, who, specs)
+        who += f" · {self.text}" if self.text else ""
+        texts = {name: given if isinstance(given, str) else str(given) for name, given in self.texts.items()}
+        return Contender(f"{word} @ {who}", word, who, specs, self.name, texts)
 
 
 def make_variants(
     loops: Iterable[str | Loop] | str = "react",
-    models: Iterable[AnyModel] | AnyModel = "local",
+    models: Iterable[AnyModel] | AnyModel | None = None,
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
     rows: Iterable[Mapping[str, AnyModel]] | None = None,
     settings: Iterable[AgentSettings] | AgentSettings = NO_SETTINGS,
+    agents: Mapping[str, Agent] | Iterable[Agent] | Agent = (),
+    texts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Variant, ...]:
-    """Combine each loop with each model, each combination of the models of single phases, and each of `settings`.
+    """Combine each loop, and each agent, with each model, each combination of the models of single phases, each of
+    `settings`, and each of `texts`.
 
     `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". `rows` are the wanted
     combinations of models by phase, beside those of `phases`. If a loop has none of the
-    phases, it is compared once per general model. The models' specs name the settings. Raises `ConfigError` for a phase
-    that no loop has.
+    phases, it is compared once per general model. The models' specs name the settings. `models`: None for "local", and
+    for an agent's own. `texts` maps a name to fields of `TEXTS`. Raises `ConfigError` for a phase that no loop has.
     """
-    made = tuple(_make_loops(loops))
-    general = _list_models(models)
+    named = _name_agents(agents)
+    made: list[tuple[str, Agent | None, Loop]] = [("", None, loop) for loop in _make_loops(loops)]
+    made += [(name, agent, agent._loop) for name, agent in named.items()]
+    for name, fields in (texts or {}).items():
+        if wrong := sorted(fields.keys() - {*TEXTS}):
+            raise ConfigError(f"The texts {name!r} have a field '{wrong[0]}'.", hint=f"They have: {', '.join(TEXTS)}.")
     single = {phase: _list_models(each) for phase, each in (phases or {}).items()}
     wanted = [dict(zip(single, each, strict=True)) for each in product(*single.values())]
     if rows is not None:
         wanted = [{**first, **row} for first in wanted for row in rows]
     several = [settings] if isinstance(settings, ModelSettings | Mapping) else list(settings)
     set_phases = [phase for each in several for phase in phases_with_settings(each)]
-    known = {phase for loop in made for phase in phases_of(loop)}
+    known = {phase for _, _, loop in made for phase in phases_of(loop)}
     for phase in dict.fromkeys([*single, *(phase for row in wanted for phase in row), *set_phases]):
         if phase not in known:
             hint = suggest(phase, sorted(known), f"They have: {', '.join(sorted(known))}.")
             raise ConfigError(f"None of these loops has a phase '{phase}'.", hint=hint)
     found: dict[str, Variant] = {}
-    for loop in made:
+    for name, agent, loop in made:
         own = phases_of(loop)
-        for model, row, given in product(general, wanted, several):
-            by_phase: dict[str, AnyModel] = {**dict.fromkeys(phases_with_settings(given), model), **row}
+        usual: Mapping[str, AnyModel] = agent.models if agent is not None and models is None else {}
+        general = _list_models(models if models is not None else agent.model if agent is not None else "local")
+        for model, row, given, text in product(general, wanted, several, (texts or {"": {}}).items()):
+            by_phase: dict[str, AnyModel] = {**dict.fromkeys(phases_with_settings(given), model), **usual, **row}
             of_loop = {"": model, **{phase: each for phase, each in by_phase.items() if phase in own}}
-            named = {phase: _add_settings(each, phase, given) for phase, each in of_loop.items()}
-            variant = Variant(loop, named)
+            set_models = {phase: _add_settings(each, phase, given) for phase, each in of_loop.items()}
+            variant = Variant(loop, set_models, agent, name, *text)
             found.setdefault(variant.contender().key, variant)
     if not found:
         raise ConfigError("There is nothing to compare.", hint="Name at least one loop and one model.")
@@ -187,17 +211,22 @@ def make_plan(
         given = variant.models.items()
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
-        loop_agent = agent.using(loop=variant.loop, model=general, models=models)
+        loop_agent = agent.using(loop=variant.loop, model=general, models=models, **variant.texts)
+        if variant.agent is not None:
+            loop_agent = variant.agent.using(
+                model=general, models=models, journal=agent.journal, can_ask=False, **variant.texts
+            )
+        own_tools = tuple(variant.agent.tools) if variant.agent is not None else ()
         loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
-        same = digest(_describe_agent(loop_agent))
+        same = digest([_describe_agent(loop_agent), *map(source_digest, _functions_of(variant.agent))])
         agents: dict[Any, Agent] = {}
         for task in suite.tasks:
             words, grader = suite.tools_of(task), suite.grader_of(task)
             # Tasks with the same tools share one agent, so that it builds an index of its tools once.
             if words not in agents:
-                agents[words] = loop_agent.using(tools=(*words, *tools))
+                agents[words] = loop_agent.using(tools=(*own_tools, *words, *tools))
             asked = (task.question, task.answer, words, task.now, grader, graders[grader])
             for turn in range(repeat):
                 cell = digest([same, asked, tools_digest_of(words), turn])
@@ -251,6 +280,35 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
         params = described["params"].items()
         described["params"] = {name: value for name, value in params if name not in _NOT_IN_DIGEST_OF_LOCAL}
     return described
+
+
+def _functions_of(agent: Agent | None) -> list[Any]:
+    """Return the functions of a compared agent that its settings do not describe: a change makes its cells new."""
+    if agent is None:
+        return []
+    given = (agent.instructions, agent.make_deps, *(tool.function for tool in agent._parts.toolset))
+    return [each for each in given if callable(each)]
+
+
+def source_digest(function: Any) -> str:
+    """Return a digest of a function's source; of its name, if it has no source."""
+    try:
+        return digest(inspect.getsource(inspect.unwrap(getattr(function, "func", function))))
+    except (OSError, TypeError, ValueError):
+        return digest(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _name_agents(agents: Mapping[str, Agent] | Iterable[Agent] | Agent) -> dict[str, Agent]:
+    """Return the agents by the names of their rows."""
+    if isinstance(agents, Mapping):
+        return dict(agents)
+    found: dict[str, Agent] = {}
+    for each in [agents] if isinstance(agents, Agent) else agents:
+        name = each.name or f"agent {len(found) + 1}"
+        if name in found:
+            raise ConfigError(f"Two agents have the name {name!r}.", hint='Name them: agents={"a": ..., "b": ...}.')
+        found[name] = each
+    return found
 
 
 def _spec(model: AnyModel | None) -> str:

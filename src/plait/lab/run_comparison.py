@@ -33,11 +33,13 @@ def compare(suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]], **opti
 async def acompare(
     suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]],
     *,
-    loops: Iterable[str | Loop] | str = "all",
-    models: Iterable[AnyModel] | AnyModel = "local",
+    loops: Iterable[str | Loop] | str | None = None,
+    models: Iterable[AnyModel] | AnyModel | None = None,
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
     rows: Iterable[Mapping[str, AnyModel]] | None = None,
     settings: Iterable[AgentSettings] | AgentSettings = NO_SETTINGS,
+    agents: Mapping[str, Agent] | Iterable[Agent] | Agent = (),
+    texts: Mapping[str, Mapping[str, Any]] | None = None,
     tools: Iterable[object] = (),
     repeat: int = 1,
     limit: int | None = None,
@@ -53,20 +55,25 @@ async def acompare(
     """Run tasks through loops and models, and return the comparison with everything that could be finished.
 
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
-    them. `loops`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
+    them. `loops`: "all" (the default if there are no agents), words such as `react(dialect=lines)`, loops. `agents` are
+    rows as well, each with its own loop, tools and settings, and its own models unless `models` are given; a mapping
+    names them. `texts` maps names to other prompts: `{"short": {"instructions": "Be brief."}}`, with the fields
+    `prompts`, `system` and `instructions`; each is compared. `models` are for all phases; `phases` maps a
     phase to models of its own, and every combination is compared; `rows` are the wanted combinations only, each a
     mapping of phases to models. `settings` are those of the models, as `Agent.settings` has them; of several, each is
     compared. `tools` are for every task, in addition to the suite's. Each task runs `repeat` times, only the first
     `limit` tasks, `jobs` runs at once. No run starts once `budget` USD are spent, or when the average run would exceed
     it. The `journal` stores runs, results and the table; finished cells do not run again, unless `again`. `fields` are
-    those of `Agent`: limits, prompts, sandbox ...
+    those of `Agent` for the loops: limits, prompts, sandbox ...
 
     Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
     if jobs < 1:
         raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
-    variants = make_variants(loops, models, phases, rows, settings)
+    if loops is None:
+        loops = () if agents else "all"
+    variants = make_variants(loops, models, phases, rows, settings, agents, texts)
     for field in ("loop", "model", "models", "can_ask"):
         if field in fields:
             raise ConfigError(f"{field} is not a setting of a comparison.", hint="See loops, models and phases.")

@@ -277,10 +277,11 @@ class RunManager:
         It is found by the name under which a server made the run, or by that of the agent that another program used.
         """
         by_name = {each.agent.name: each for each in self.agents.values() if each.agent.name}
-        served = self.agents.get(_agent_name(head)) or self.agents.get(head.agent) or by_name.get(head.agent)
+        served = self.agents.get(_agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
         if served is not None:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
-            if makes_same_requests(agent, head):
+            # Nothing but the served agent has tools that were given in Python.
+            if makes_same_requests(agent, head) or "" in head.sources:
                 return agent
         return Agent.from_journal(head, journal=self.journal.place)
 

@@ -21,8 +21,8 @@ from plait.core.errors import ConfigError, PlaitError
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
-from plait.tools.load import find_attribute, import_name
-from plait.tools.user_code import add_to_path, read_file, run_file
+from plait.tools.load import load_object
+from plait.tools.user_code import add_to_path, read_file
 from plait.user_functions import is_async
 
 
@@ -96,11 +96,7 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
 
 
 def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
-    found = (
-        find_attribute(run_file(place, "grader"), name, place, word)
-        if place.endswith(".py")
-        else import_name(f"{place}:{name}", word)
-    )
+    found = load_object(f"{place}:{name}", "a grader")
     if not callable(found):
         raise ConfigError(f"{word!r} is a {type(found).__name__} and not a function.")
     return found  # type: ignore[no-any-return]

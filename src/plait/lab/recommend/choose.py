@@ -88,9 +88,11 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         if self.chosen is None:
             raise ConfigError(str(self).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
         row = self.chosen.row
-        if len(set(row.models.values())) == 1:
-            return Agent(loop_from(row.loop), model=next(iter(row.models.values())))
-        return Agent(loop_from(row.loop), models=row.models)
+        if row.agent:
+            raise ConfigError(f"The chosen row is the agent {row.agent}.", hint="Use that agent with the row's models.")
+        is_one = len(set(row.models.values())) == 1
+        models: dict[str, Any] = {"model": next(iter(row.models.values()))} if is_one else {"models": row.models}
+        return Agent(loop_from(row.loop), **{**models, **row.texts})
 
     @property
     def thin(self) -> bool:
@@ -231,7 +233,7 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     if demand.tokens is not None and row.tokens > demand.tokens:
         unmet.append("tokens")
     try:
-        phases = loop_from(row.loop).phases
+        phases = () if row.agent else loop_from(row.loop).phases
         lacking = [phase for phase in phases if not row.model_of(phase)]
         unusable = f"It names no model for the phase '{lacking[0]}'." if lacking else ""
     except ConfigError as why:
@@ -385,10 +387,14 @@ def describe_demand(demand: Demand) -> str:
 
 def run_command(row: MeasuredLoop) -> str:
     """Return the command that runs a question with a row's loop and models."""
-    name, options = parts_of(row.loop)
     names = set(row.models.values())
     models: Sequence[str] = sorted(names) if len(names) == 1 else [f"{p}={name}" for p, name in row.models.items()]
-    words = ["--loop", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
+    if row.agent:
+        words = ["-a", row.agent]
+    else:
+        name, options = parts_of(row.loop)
+        words = ["--loop", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
+    words += [word for name, text in row.texts.items() for word in (f"--{name}", "FILE" if name == "system" else text)]
     words += [word for model in models for word in ("--model", model)]
     return f'plait run "..." {shlex.join(words)}'
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.core.text import shorten
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.user_files import read_file
@@ -27,13 +28,16 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
     `successes` of `n` runs succeeded, over `tasks` different tasks (fewer than `n` if tasks were repeated). `interval`
     is the 95 % interval of that share, None if not given. `tokens` (in and out) and `cost_usd` are means of a run, None
     for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and `calls_as_text` runs
-    wrote tool calls as text because the endpoint had no native tools.
+    wrote tool calls as text because the endpoint had no native tools. `agent` is the name of a compared agent, "" for a
+    loop; `texts` are its prompts, where several were compared.
     """
 
     loop: str
     models: dict[str, str]
     successes: int
     n: int
+    agent: str = ""
+    texts: dict[str, str] = {}
     tasks: int = 0
     interval: tuple[float, float] | None = None
     tokens: float = 0.0
@@ -62,9 +66,10 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> str:
-        """The models as text: one name, or `phase=name` for each phase."""
+        """The models as text: one name, or `phase=name` for each phase; then the texts."""
         names = set(self.models.values())
-        return next(iter(names)) if len(names) == 1 else " ".join(f"{p}={name}" for p, name in self.models.items())
+        who = next(iter(names)) if len(names) == 1 else " ".join(f"{p}={name}" for p, name in self.models.items())
+        return " · ".join((who, *(f"{name}={shorten(text, 40)[0]}" for name, text in self.texts.items())))
 
 
 class MeasuredRows(Struct, frozen=True, kw_only=True):
