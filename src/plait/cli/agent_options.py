@@ -95,7 +95,7 @@ def _find_value(
     return usual if given is None else given
 
 
-def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any] | type[Any]) -> dict[str, Any]:
+def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any, Any] | type[Any]) -> dict[str, Any]:
     """Return the fields of an agent with what `read_values` found. `base` has the others of a field that holds some."""
     held = {name: structs.replace(getattr(base, name), **given) for name, given in values.items() if name}
     return {**values.get("", {}), **held}
