@@ -11,10 +11,9 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
-from typing_extensions import TypeVar
 
 from plait import config, loops
 from plait.agent_parts import AgentParts
@@ -38,7 +37,7 @@ from plait.runtime.agents.agent_description import (
     loop_of,
     suggest_arguments,
 )
-from plait.runtime.agents.agent_fields import AgentChanges, AgentFields
+from plait.runtime.agents.agent_fields import AgentChanges, AgentFields, D
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.calls.child_runs import make_agent_tool
@@ -59,8 +58,7 @@ if TYPE_CHECKING:
     from plait.runtime.planning.plans import Planned
 
 
-NewT = TypeVar("NewT")
-NewDeps = TypeVar("NewDeps", default=Any)
+T = TypeVar("T")
 
 
 @suggest_arguments
@@ -261,17 +259,13 @@ class Agent(AgentFields[DepsT, OutputT]):
         return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
     @overload
-    def using(
-        self, *, deps: type[NewDeps] | None, output: OutputForm[NewT], **changes: Unpack[AgentChanges[NewDeps]]
-    ) -> Agent[NewDeps, NewT]: ...
+    def using(self, *, deps: type[D] | None, output: OutputForm[T], **new: Unpack[AgentChanges[D]]) -> Agent[D, T]: ...
     @overload
-    def using(
-        self, *, deps: type[NewDeps] | None, **changes: Unpack[AgentChanges[NewDeps]]
-    ) -> Agent[NewDeps, OutputT]: ...
+    def using(self, *, deps: type[D] | None, **new: Unpack[AgentChanges[D]]) -> Agent[D, OutputT]: ...
     @overload
-    def using(self, *, output: OutputForm[NewT], **changes: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, NewT]: ...
+    def using(self, *, output: OutputForm[T], **new: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, T]: ...
     @overload
-    def using(self, **changes: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, OutputT]: ...
+    def using(self, **new: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, OutputT]: ...
 
     def using(self, **changes: Any) -> Agent[Any, Any]:
         """Return a copy of this agent with some fields changed."""

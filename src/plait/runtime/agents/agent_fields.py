@@ -29,6 +29,7 @@ from plait.tools.tool import Tool, ToolSource
 from plait.user_files import read_json_object, read_text, read_text_or_file
 
 D = TypeVar("D", default=Any)
+"""The type of dependencies, where it may be neither co- nor contravariant."""
 ToolForm: TypeAlias = Tool[Context[D]] | Tool[Context[None]] | str | ToolSource
 """What `Agent.tools` takes, as a checker sees it. It rejects a `plait.tool` for other dependencies. It knows nothing
 of the parameters of a plain function, which is an object like any other."""
