@@ -35,7 +35,7 @@ def has_right_total(invoice: Invoice) -> str | None:
     return None if found == invoice.total else f"The lines add up to {found}, and the total is {invoice.total}."
 
 
-def make_agent(model: str = "local") -> plait.Agent[Invoice]:
+def make_agent(model: str = "local") -> plait.Agent[None, Invoice]:
     return plait.Agent(
         "tool_calling",
         model=model,

@@ -23,7 +23,7 @@ from plait.core.events import Observed
 from plait.tools.render import simplify
 
 
-def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[str]:
+def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[Any, str]:
     each = plait.tool(name="tried", read_only=True, timeout=0.3)(function)
     script = {
         "react": ['Thought: x\nAction:\n```\n{"action": "tried", "action_input": null}\n```', "Final Answer: x"],

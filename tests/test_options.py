@@ -6,7 +6,7 @@ import json
 import pickle
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from plait.cli.commands import plait as program
 from plait.config import agent_types, load
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
-from plait.runtime.agents.agent_fields import OPTIONS, AgentFields, record_settings
+from plait.runtime.agents.agent_fields import OPTIONS, AgentChanges, AgentFields, record_settings
 from plait.runtime.agents.options import Option, list_fields
 from plait.server.agents import makes_same_requests
 
@@ -217,6 +217,15 @@ def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
     other |= {"--loop": {"classics.py", "show.py"}, "--journal": {"options.py"}}
     other |= {key: {"recommend.py"} for key in ("--max-seconds", "--max-tokens")}
     assert by_hand <= other.get(flag, set())
+
+
+def test_checkers_of_types_know_each_field_that_using_takes() -> None:
+    """`AgentChanges` is for them alone: nothing at run time reads it."""
+    fields = {name: kind for name, kind in get_type_hints(AgentFields).items() if not name.startswith("_")}
+    changes = {**get_type_hints(AgentChanges), "output": fields["output"], "deps": fields["deps"]}
+    assert {name: str(kind).replace("~D", "-DepsT") for name, kind in changes.items()} == {
+        name: str(kind) for name, kind in fields.items()
+    }
 
 
 def test_the_stored_history_is_that_of_a_pickled_agent() -> None:

@@ -80,7 +80,9 @@ def make_book(point: Callable[[str], None]) -> plait.Tool:
     return book
 
 
-def make_profile_agent(name: str, address: str, journal: Path, point: Callable[[str], None] = str) -> plait.Agent[Trip]:
+def make_profile_agent(
+    name: str, address: str, journal: Path, point: Callable[[str], None] = str
+) -> plait.Agent[Db, Trip]:
     """The agent, with the models of a profile at this address."""
     model = structs.replace(PROFILES[name].resolve(address), rate=Rate("tokens", input=1.25, output=10.0))
     return make_trip_agent(with_script(model, "trip", "act"), with_script(model, "trip", "research"), journal, point)
@@ -88,7 +90,7 @@ def make_profile_agent(name: str, address: str, journal: Path, point: Callable[[
 
 def make_trip_agent(
     model: str | Model, researchers_model: str | Model, journal: Path, point: Callable[[str], None] = str
-) -> plait.Agent[Trip]:
+) -> plait.Agent[Db, Trip]:
     """The agent, with its model and that of the agent that it asks."""
     researcher = plait.Agent(model=researchers_model, tools=[search])
     return plait.Agent(

@@ -1,9 +1,9 @@
-"""A program that uses the library, for `check_typing.py`: mypy must accept it, and no type in it may be Any."""
+"""A program that uses the library, for `check_typing.py`: mypy must accept it. No output in it may be Any."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, assert_type
+from typing import Any, Literal, assert_type
 
 import plait
 from plait.core import Call, Event, Outcome, Status, Usage, Waiting
@@ -42,7 +42,7 @@ async def delegate(ctx: plait.Context[Db], question: str) -> int:
 
 
 served = plait.Agent(tools=[delegate, agent.as_tool()], deps=Db)
-assert_type(served, plait.Agent[str])
+assert_type(served, plait.Agent[Db, str])
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Careful(plait.Hook):
 
 
 typed = plait.Agent("tool_calling", output=Trip, instructions="Be kind.", hooks=[Careful()], taint="ask")
-assert_type(typed, plait.Agent[Trip])
-assert_type(typed.using(limits=plait.Limits(steps=3)), plait.Agent[Trip])
-assert_type(typed.using(output=list[int]), plait.Agent[list[int]])
-assert_type(agent, plait.Agent[str])
+assert_type(typed, plait.Agent[Any, Trip])
+assert_type(typed.using(limits=plait.Limits(steps=3)), plait.Agent[Any, Trip])
+assert_type(typed.using(output=list[int]), plait.Agent[Any, list[int]])
+assert_type(agent, plait.Agent[Any, str])
 checked = plait.Agent(output=plait.OutputType(Trip, checks=[lambda trip: None], retries=1))
-assert_type(checked, plait.Agent[Trip])
-either = plait.Agent[int | str](output=int | str)
-size = plait.Agent[Literal["small", "large"]](output=Literal["small", "large"])
+assert_type(checked, plait.Agent[Any, Trip])
+either = plait.Agent[None, int | str](output=int | str)
+size = plait.Agent[None, Literal["small", "large"]](output=Literal["small", "large"])
 
 
 def show_typed() -> None:

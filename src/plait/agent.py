@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -37,11 +37,12 @@ from plait.runtime.agents.agent_description import (
     loop_of,
     suggest_arguments,
 )
-from plait.runtime.agents.agent_fields import AgentFields
+from plait.runtime.agents.agent_fields import AgentChanges, AgentFields, D
 from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.calls.child_runs import make_agent_tool
+from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.conversations.sessions import session_spec
@@ -58,12 +59,12 @@ if TYPE_CHECKING:
     from plait.runtime.planning.plans import Planned
 
 
-NewT = TypeVar("NewT")
+T = TypeVar("T")
 
 
 @suggest_arguments
 @dataclass(frozen=True, repr=False)
-class Agent(AgentFields[OutputT]):
+class Agent(AgentFields[DepsT, OutputT]):
     """A loop with its models, tools and limits.
 
     Its fields are the options that `AgentFields` declares; the page python.md has them as a table. Raises `ConfigError`
@@ -107,10 +108,10 @@ class Agent(AgentFields[OutputT]):
                 parse_word(word).__reduce__()  # raises an error for a secret in the word
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
-    def __copy__(self) -> Agent[OutputT]:
+    def __copy__(self) -> Agent[DepsT, OutputT]:
         return replace(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Agent[OutputT]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Agent[DepsT, OutputT]:
         return replace(self, **{item.name: deepcopy(getattr(self, item.name), memo) for item in fields(self)})
 
     def _repr_html_(self) -> str:
@@ -124,7 +125,7 @@ class Agent(AgentFields[OutputT]):
         self,
         question: UserQuestion,
         *,
-        deps: Any = None,
+        deps: DepsT | None = None,
         session: str | None = None,
         history: ChatMessages | None = None,
         on_wait: OnWait | None = None,
@@ -150,7 +151,7 @@ class Agent(AgentFields[OutputT]):
         self,
         question: UserQuestion,
         *,
-        deps: Any = None,
+        deps: DepsT | None = None,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
@@ -172,7 +173,12 @@ class Agent(AgentFields[OutputT]):
             return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def stream(
-        self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
+        self,
+        question: UserQuestion,
+        *,
+        deps: DepsT | None = None,
+        session: str | None = None,
+        on_wait: OnWait | None = None,
     ) -> EventStream:
         """Return the run's events as they happen, for `async for`, or for `for` in plain code.
 
@@ -227,7 +233,7 @@ class Agent(AgentFields[OutputT]):
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, planned_in, seen
         )
 
-    def with_plan(self, plan: Plan | str) -> Agent[OutputT]:
+    def with_plan(self, plan: Plan | str) -> Agent[DepsT, OutputT]:
         """Return the same agent with a plan to run: a `Plan`, the printed text, or JSON.
 
         Steps that have evidence in the plan are not run again. Raises `ConfigError` for a plan that does not fit these
@@ -256,11 +262,15 @@ class Agent(AgentFields[OutputT]):
         return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
     @overload
-    def using(self, *, output: OutputForm[NewT], **changes: Any) -> Agent[NewT]: ...
+    def using(self, *, deps: type[D] | None, output: OutputForm[T], **new: Unpack[AgentChanges[D]]) -> Agent[D, T]: ...
     @overload
-    def using(self, **changes: Any) -> Agent[OutputT]: ...
+    def using(self, *, deps: type[D] | None, **new: Unpack[AgentChanges[D]]) -> Agent[D, OutputT]: ...
+    @overload
+    def using(self, *, output: OutputForm[T], **new: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, T]: ...
+    @overload
+    def using(self, **new: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, OutputT]: ...
 
-    def using(self, **changes: Any) -> Agent[Any]:
+    def using(self, **changes: Any) -> Agent[Any, Any]:
         """Return a copy of this agent with some fields changed."""
         known = {item.name for item in fields(self) if not item.name.startswith("_")}
         for name in changes:
@@ -268,7 +278,9 @@ class Agent(AgentFields[OutputT]):
                 raise ConfigError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
         return replace(self, **changes)
 
-    def as_tool(self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False) -> Tool:
+    def as_tool(
+        self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False
+    ) -> Tool[Context[DepsT]]:
         """Return a tool that runs this agent as a child of the run that calls the tool.
 
         `description` tells the other model what this agent is good for. The child shares the journal, limits,
@@ -286,7 +298,7 @@ class Agent(AgentFields[OutputT]):
         answer: str | None = None,
         *,
         question: str | None = None,
-        deps: Any = None,
+        deps: DepsT | None = None,
         force: bool = False,
     ) -> Run[OutputT]:
         """Resume a run that was interrupted or cancelled, or that waits.
@@ -304,7 +316,7 @@ class Agent(AgentFields[OutputT]):
         answer: str | None = None,
         *,
         question: str | None = None,
-        deps: Any = None,
+        deps: DepsT | None = None,
         on_event: Callable[[Event], None] | None = None,
         force: bool = False,
         on_wait: OnWait | None = None,
@@ -352,7 +364,7 @@ class Agent(AgentFields[OutputT]):
         run_spec = await agent._runs.prepare_replay(row.head)
         return await runs.replay(run_spec, row.head, store, recorded)
 
-    def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
+    def fork(self, run: str | Run[Any], at: int, *, deps: DepsT | None = None) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         return run_blocking(self.afork(run, at, deps=deps))
 
@@ -361,7 +373,7 @@ class Agent(AgentFields[OutputT]):
         run: str | Run[Any],
         at: int,
         *,
-        deps: Any = None,
+        deps: DepsT | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
@@ -382,7 +394,7 @@ class Agent(AgentFields[OutputT]):
     @staticmethod
     def from_journal(
         head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
-    ) -> Agent[Any]:
+    ) -> Agent[Any, Any]:
         """Rebuild the agent that made a recorded run from the run's record.
 
         `load_tools`: whether to load the tools that the journal names. They may run code, read files and use the
@@ -408,13 +420,13 @@ class Agent(AgentFields[OutputT]):
     def _loop_word(self) -> str:
         return self.loop if isinstance(self.loop, str) else loops.word_of(self.loop)
 
-    async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[OutputT], Store, RunRow]:
+    async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[DepsT, OutputT], Store, RunRow]:
         """Return the agent that goes on with a recorded run, the store, and the run."""
         store = self._parts.require_store()
         row = await store.find_run(_id_of(run))
         return self._with_loop_of(row.head), store, row
 
-    def _with_loop_of(self, head: RunHead) -> Agent[OutputT]:
+    def _with_loop_of(self, head: RunHead) -> Agent[DepsT, OutputT]:
         """Return this agent with the loop of a recorded run, if it chooses its loop itself."""
         if self.loop != AUTO_LOOP:
             return self

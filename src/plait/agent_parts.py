@@ -42,14 +42,14 @@ from plait.tools.mcp.server import TOOL_LISTS
 class AgentParts:
     """The parts of one agent. Each is made when it is first needed."""
 
-    def __init__(self, agent: AgentFields[Any]) -> None:
+    def __init__(self, agent: AgentFields[Any, Any]) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
         self._find_agent = ref(agent)
         self._toolset: Toolset | None = None
         self._making_tools = threading.RLock()  # two runs may begin at once
 
     @property
-    def agent(self) -> AgentFields[Any]:
+    def agent(self) -> AgentFields[Any, Any]:
         agent = self._find_agent()
         assert agent is not None, "whoever uses the parts holds the agent"
         return agent

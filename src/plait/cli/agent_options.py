@@ -37,7 +37,7 @@ BY_HAND = ("loop", "model", "models", "settings", "journal")
 
 
 @dataclass(frozen=True)
-class AgentChanges:
+class GivenOptions:
     """What flags, environment and a table of plait.toml say about an agent. `values` is that of `read_values`."""
 
     loop: str | None
@@ -50,7 +50,7 @@ class AgentChanges:
 
 def read_changes(
     flags: Mapping[str, Any], table: Mapping[str, Any] = {}, environ: Mapping[str, str] = {}
-) -> AgentChanges:
+) -> GivenOptions:
     """Return what these say about an agent. Raises `ConfigError`."""
     loop = flags.get("loop") or environ.get("PLAIT_LOOP") or table.get("loop")
     # The options in the file belong to the loop in the file. Another loop may not have them.
@@ -62,7 +62,7 @@ def read_changes(
         settings = {}  # they belong to the file's models
     for phase, each in parse_model_settings(flags.get("model_setting", ())).items():
         settings[phase] = each.over(settings.get(phase, NO_SETTINGS))
-    return AgentChanges(
+    return GivenOptions(
         loop,
         {**own_options, **parse_pairs(flags.get("set", ()))},
         general or table.get("model"),
@@ -127,7 +127,7 @@ def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *
     return agent if agent.name and agent.name != anchor_agent(word or "") else agent.using(name=name)
 
 
-def change_agent(agent: Agent, changes: AgentChanges, flags: Mapping[str, Any]) -> Agent:
+def change_agent(agent: Agent, changes: GivenOptions, flags: Mapping[str, Any]) -> Agent:
     """Return an agent in Python with what flags and a table say. Its journal is its own, or else the usual one."""
     fields: dict[str, Any] = make_fields(changes.values, agent)
     if changes.loop or changes.options or changes.model or changes.models:
@@ -182,7 +182,7 @@ def _find_value(
     return usual if given is None else given
 
 
-def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any] | type[Any]) -> dict[str, Any]:
+def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any, Any] | type[Any]) -> dict[str, Any]:
     """Return the fields of an agent with what `read_values` found. `base` has the others of a field that holds some."""
     held = {name: structs.replace(getattr(base, name), **given) for name, given in values.items() if name}
     return {**values.get("", {}), **held}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import Any, TextIO
@@ -28,8 +28,7 @@ from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 from plait.models.settings import ModelSettings
-from plait.runtime.agents.agent_fields import AgentFields
-from plait.user_files import read_text, read_text_or_file
+from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 
 EPILOG = """\
 \b
@@ -71,11 +70,6 @@ table_output = options.combine(
     "[PHASE.]K=V,W",
     "A setting of the requests (effort=low,high): each combination is compared. Can be repeated.",
 )
-@options.repeatable("--prompts", "prompts", "DIR", "A folder whose files replace prompts. Several are compared.")
-@options.repeatable("--system", "system", "FILE", "A system prompt in place of the loop's. Several are compared.")
-@options.repeatable(
-    "--instructions", "instructions", "TEXT|@FILE", "Instructions beside the prompts. Several are compared."
-)
 @click.option("--repeat", type=options.WHOLE, default=1, metavar="N", help="Run each task N times (default 1).")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.jobs
@@ -84,7 +78,7 @@ table_output = options.combine(
 @options.repeat_finished
 @click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
 @click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
-@options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call", *TEXTS))
+@options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call"), compared=TEXTS)
 @table_output
 @options.journal
 @options.no_progress
@@ -169,7 +163,7 @@ def parse_texts(
 ) -> dict[str, dict[str, str]] | None:
     """Return the combinations of these, named by what differs; None without any. Raises `ConfigError`."""
     found = {}
-    read: dict[str, Callable[[str], str]] = {"prompts": str, "system": read_text, "instructions": read_text_or_file}
+    read = {each.name: each.read for each in OPTIONS if each.name in TEXTS}
     given = [(name, values) for name, values in zip(TEXTS, (prompts, system, instructions), strict=True) if values]
     for row in product(*(values for _, values in given)):
         parts = [shorten(value, 30)[0] for (_, values), value in zip(given, row, strict=True) if len(values) > 1]

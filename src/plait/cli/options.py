@@ -108,11 +108,13 @@ load_tools = flag(
 )
 
 
-def agent(*, only: Sequence[str] = (), without: Sequence[str] = (), recorded: bool = False) -> Callable[[F], F]:
+def agent(
+    *, only: Sequence[str] = (), without: Sequence[str] = (), compared: Sequence[str] = (), recorded: bool = False
+) -> Callable[[F], F]:
     """Return a decorator for the options of an agent, all or some: by the agent's field, or the key in plait.toml.
 
-    The journal is not among them: every command that uses it has `options.journal`. `recorded`: the defaults are those
-    of a recorded run.
+    The journal is not among them: every command that uses it has `options.journal`. Those that are `compared` can be
+    repeated. `recorded`: the defaults are those of a recorded run.
     """
     from plait.runtime.agents.agent_fields import OPTIONS
 
@@ -121,14 +123,14 @@ def agent(*, only: Sequence[str] = (), without: Sequence[str] = (), recorded: bo
 
     return combine(
         *(
-            make_option(each, recorded)
+            make_option(each, recorded, is_named(each, compared))
             for each in OPTIONS
             if (not only or is_named(each, only)) and not is_named(each, ("journal", *without))
         )
     )
 
 
-def make_option(option: Option, recorded: bool = False) -> Callable[[F], F]:
+def make_option(option: Option, recorded: bool = False, is_compared: bool = False) -> Callable[[F], F]:
     """Return a decorator for the flag of an option; it does nothing if there is none."""
     if not option.flag:
         return lambda function: function
@@ -136,8 +138,9 @@ def make_option(option: Option, recorded: bool = False) -> Callable[[F], F]:
     attributes: dict[str, Any] = {"help": _describe_flag(option, recorded), "metavar": metavar or None}
     if option.switch is not None:
         attributes["is_flag"] = True
-    elif option.many or "=" in metavar:
+    elif option.many or "=" in metavar or is_compared:
         attributes["multiple"] = True
+        attributes["help"] += " Several are compared." * is_compared
     elif option.choices:
         attributes["type"] = click.Choice(option.choices)
     elif option.number:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ from plait.journal.keys import question_id, read_key
 from plait.journal.records import Asking, Decision
 from plait.models.base import Model
 from plait.runtime.calls.bound_calls import BoundCall
-from plait.runtime.calls.context import Context
+from plait.runtime.calls.context import Context, DepsT
 from plait.tools import Tool
 
 BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0
@@ -162,7 +162,7 @@ class Entry:
         self.id = (self.run, self.key)
 
 
-class Guard:
+class Guard(Generic[DepsT]):
     """A policy of a run. Override the methods that you need; they get an `Entry`.
 
     `points` are the kinds of effects that it sees: `Think`, `Attempt`, `Call`, `StartChild`, `AskUser`, `Execute`,
@@ -188,7 +188,7 @@ class Guard:
     def name(self) -> str:
         return type(self).__name__
 
-    def start(self, context: Context[Any]) -> Guard:
+    def start(self, context: Context[DepsT]) -> Guard[Any]:
         """Return the guard of one run, with a state of its own. It may share state with other runs, such as what a user
         has spent. `context` has the dependencies, the run's id and its session."""
         return copy.copy(self)

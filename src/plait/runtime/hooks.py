@@ -7,12 +7,12 @@ user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.core.text import suggest
-from plait.runtime.calls.context import Context
+from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.guard import AskApproval, Guard, Refuse
 
 HookPoint: TypeAlias = Literal[
@@ -30,7 +30,7 @@ HookResult: TypeAlias = T | Refuse | AskApproval | None
 """The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
 
 
-class Hook:
+class Hook(Generic[DepsT]):
     """A base class of hooks. Override the methods that you need, as plain or async functions.
 
     Each method gets a `Context`: the dependencies, the run's id, step and session, and a logger. It returns the changed
@@ -45,6 +45,7 @@ class Hook:
     """
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for name in vars(cls):
             if name.startswith(("before_", "after_", "on_")) and not hasattr(Hook, name):
                 known = [*POINTS, "on_tool_error"]
@@ -56,20 +57,20 @@ class Hook:
         """Return the name by which the journal knows the hook. A resumed run needs hooks of the same names."""
         return type(self).__name__
 
-    def before_model(self, context: Context[Any], request: Think) -> HookResult[Think] | Awaitable[HookResult[Think]]:
+    def before_model(self, context: Context[DepsT], request: Think) -> HookResult[Think] | Awaitable[HookResult[Think]]:
         """Decide about a request before it is sent. A refusal ends the run as *failed*."""
         return None
 
-    def after_model(self, context: Context[Any], reply: Reply) -> HookResult[Reply] | Awaitable[HookResult[Reply]]:
+    def after_model(self, context: Context[DepsT], reply: Reply) -> HookResult[Reply] | Awaitable[HookResult[Reply]]:
         """Decide about a reply before the loop reads it. A refusal ends the run as *failed*."""
         return None
 
-    def before_tool(self, context: Context[Any], call: Call) -> HookResult[Call] | Awaitable[HookResult[Call]]:
+    def before_tool(self, context: Context[DepsT], call: Call) -> HookResult[Call] | Awaitable[HookResult[Call]]:
         """Decide about a call before it is made. The model reads the reason of a refusal as the result."""
         return None
 
     def on_tool_error(
-        self, context: Context[Any], call: Call, observation: Observation, attempt: int
+        self, context: Context[DepsT], call: Call, observation: Observation, attempt: int
     ) -> float | Awaitable[float | None] | None:
         """Return after how many seconds to repeat a failed call; None not to repeat it.
 
@@ -78,7 +79,7 @@ class Hook:
         return None
 
     def after_tool(
-        self, context: Context[Any], call: Call, observation: Observation
+        self, context: Context[DepsT], call: Call, observation: Observation
     ) -> HookResult[Observation] | Awaitable[HookResult[Observation]]:
         """Decide about the result of a call, or its error, before the loop sees it. The journal has the original.
 
@@ -86,11 +87,11 @@ class Hook:
         """
         return None
 
-    def before_answer(self, context: Context[Any], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
+    def before_answer(self, context: Context[DepsT], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
         """Decide about an answer that the model gives. After a refusal it answers again, as after an output check."""
         return None
 
-    def after_answer(self, context: Context[Any], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
+    def after_answer(self, context: Context[DepsT], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
         """Decide about the answer with which the run ends. A refusal ends the run as *failed*."""
         return None
 

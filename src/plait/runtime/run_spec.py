@@ -59,7 +59,7 @@ class Past:
 class RunSpec:
     """All that one run needs, whether it is new, resumed, forked or replayed. `agent` has the options."""
 
-    agent: AgentFields[Any]
+    agent: AgentFields[Any, Any]
     loop: Loop
     task: Task
     context: LoopContext

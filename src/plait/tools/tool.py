@@ -11,13 +11,15 @@ from importlib import import_module
 from inspect import iscoroutinefunction, isroutine, signature
 from operator import attrgetter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_overloads, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, cast, get_overloads, overload
 
 from msgspec import Struct, structs
+from typing_extensions import TypeVar
 
 from plait.core.errors import ConfigError
 from plait.core.messages import JSON
 from plait.core.tools import MARKS, ToolSpec
+from plait.tools.call_context import CallContext
 from plait.tools.names import VALID
 from plait.user_functions import require_plain
 
@@ -27,6 +29,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="Tool")
+C = TypeVar("C", bound=CallContext)
+ContextT = TypeVar("ContextT", bound=CallContext, default=Any, contravariant=True)
+"""The context that a tool takes. Checkers of types compare it with the dependencies of an agent."""
+
+
+class ToolSource(Protocol):
+    """Whatever is no `Tool` for a checker of types, but may become one or many: a function, a class, an object."""
+
+    def __sizeof__(self) -> int: ...
 
 
 def innermost(function: Any) -> Any:
@@ -55,7 +66,7 @@ def docstring_of(function: Any) -> str | None:
     return text if text or isroutine(function) else type(function).__doc__
 
 
-class Tool(Struct, frozen=True, dict=True):
+class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     """A function that a model may call.
 
     `description` and `returns` are "" to use the docstring and the type hints. `read_only`, `idempotent` and
@@ -86,6 +97,10 @@ class Tool(Struct, frozen=True, dict=True):
     open_world: bool = False
     foreign: bool = False
     parallel: bool = False
+
+    if TYPE_CHECKING:
+
+        def __sizeof__(self) -> str: ...  # type: ignore[override]  # so that no tool is a `ToolSource`
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -173,7 +188,7 @@ class Tool(Struct, frozen=True, dict=True):
         """Call the function itself; an async one returns its awaitable."""
         return self.function(*args, **kwargs)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Tool:
+    def __get__(self, instance: Any, owner: type | None = None) -> Tool[ContextT]:
         """Return the tool of an instance, for a method."""
         if instance is None:
             return self
@@ -200,7 +215,7 @@ def _remake_tool(make: Callable[[], Tool], values: dict[str, Any]) -> Tool:
     return structs.replace(make(), **values)
 
 
-class FunctionTool(Tool, Generic[P, R], frozen=True, dict=True):
+class FunctionTool(Tool[ContextT], Generic[P, R, ContextT], frozen=True, dict=True):
     """A tool with the type of its function, which the decorator returns."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -214,6 +229,34 @@ def _with_owner(made: T) -> T:
     from plait.tools.tool_object import find_owner  # heavy: it imports asyncio
 
     return structs.replace(made, owner=find_owner(made.function))
+
+
+class ToolMaker(Protocol):
+    """Makes a tool of a function. The context that it takes is a part of the tool's type."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[object, ...], R], /) -> FunctionTool[..., R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> FunctionTool[Concatenate[C, P], R, C]: ...
+
+    @overload
+    def __call__(self, method: Callable[Concatenate[Any, C, ...], R], /) -> FunctionTool[..., R, C]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(function: Callable[Concatenate[object, ...], R], /) -> FunctionTool[..., R]: ...  # it may have no type hints
+
+
+@overload
+def tool(function: Callable[Concatenate[C, P], R], /) -> FunctionTool[Concatenate[C, P], R, C]: ...
+
+
+@overload
+def tool(method: Callable[Concatenate[Any, C, ...], R], /) -> FunctionTool[..., R, C]: ...
 
 
 @overload
@@ -236,7 +279,7 @@ def tool(
     open_world: bool = False,
     foreign: bool = False,
     parallel: bool = False,
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+) -> ToolMaker: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

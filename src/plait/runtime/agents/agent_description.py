@@ -78,7 +78,7 @@ def book_of(loop: Loop, folder: Path | None) -> PromptBook:
     return PromptBook(loop.name, folder, traits_of(loop).prompts, others)
 
 
-def check_fields(agent: AgentFields[Any], loop: Loop) -> None:
+def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
     """Check the agent's fields. Raises `ConfigError` for a field that is invalid or does not fit the agent's loop."""
     check_options(agent)
     _check_phases(agent.models, loop)
@@ -133,7 +133,7 @@ def list_tools(tools: object) -> tuple[Any, ...]:
     return found
 
 
-def changed_fields(agent: AgentFields[Any]) -> dict[str, str]:
+def changed_fields(agent: AgentFields[Any, Any]) -> dict[str, str]:
     """Return each field that is not the default as text, for a `repr`. Models appear by name, without keys."""
     found = {"model": _show_model(agent.model)}
     if agent.models:
@@ -154,7 +154,7 @@ def _show_model(model: str | Model) -> str:
     return repr(model if isinstance(model, str) else model.spec)
 
 
-def check_hooks_of_run(agent: AgentFields[Any], head: RunHead) -> None:
+def check_hooks_of_run(agent: AgentFields[Any, Any], head: RunHead) -> None:
     """Raise `ConfigError` if an agent lacks hooks or output checks with which a run was started, or has others."""
     require_hooks(list_hooks(agent), head.run)
     checks = [function_name(check) for check in output_of(agent.output).checks]
@@ -227,7 +227,7 @@ def check_contexts(tools: Iterable[Tool], deps: Any) -> None:
                 )
 
 
-def sandbox_for(agent: AgentFields[Any], head: RunHead, ran_code: bool) -> str | Sandbox:
+def sandbox_for(agent: AgentFields[Any, Any], head: RunHead, ran_code: bool) -> str | Sandbox:
     """Return the recorded sandbox, in which an agent resumes or forks a run.
 
     Raises `ConfigError` if the agent names another sandbox and the run has run code (`ran_code`), because that session
@@ -246,7 +246,7 @@ def sandbox_for(agent: AgentFields[Any], head: RunHead, ran_code: bool) -> str |
 
 
 def change_loop_and_models(
-    fields: AgentFields[Any],
+    fields: AgentFields[Any, Any],
     loop: str | None = None,
     options: Mapping[str, Any] = {},
     model: str | Model | None = None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, cast
+from typing import Annotated, Any, Generic, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, convert, to_builtins
+from typing_extensions import TypedDict, TypeVar
 
 from plait.core import Loop, traits_of
 from plait.journal.records import RunHead
@@ -18,14 +20,24 @@ from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime.agents.dependencies import load_make_deps
 from plait.runtime.agents.options import Option, list_fields, list_options
 from plait.runtime.agents.output import OutputForm, OutputT, describe_output, output_of, read_recorded_output
+from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.conversations.sessions import History
 from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
 from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, Taint
 from plait.sandbox import AUTO, Sandbox, name_of
-from plait.tools import Tool
+from plait.tools.tool import Tool, ToolSource
 from plait.user_files import read_json_object, read_text, read_text_or_file
+
+D = TypeVar("D", default=Any)
+"""The type of dependencies, where it may be neither co- nor contravariant."""
+ToolForm: TypeAlias = Tool[Context[D]] | Tool[Context[None]] | str | ToolSource
+"""What `Agent.tools` takes, as a checker sees it. It rejects a `plait.tool` for other dependencies. It knows nothing
+of the parameters of a plain function, which is an object like any other."""
+Instructions: TypeAlias = str | Callable[[D], str] | Callable[[], str]
+MakeDeps: TypeAlias = Callable[[], D | Awaitable[D] | AbstractAsyncContextManager[D]]
+"""Makes the dependencies of a run (see `open_deps`)."""
 
 
 def name_value(given: object) -> str:
@@ -42,14 +54,14 @@ def _is_path(given: object) -> bool:
     return isinstance(given, str | Path) and bool(str(given))
 
 
-def _record_sandbox(agent: AgentFields[Any]) -> str:
+def _record_sandbox(agent: AgentFields[Any, Any]) -> str:
     """Return the sandbox's name. `auto` is resolved only for a loop that runs code."""
     runs_code = traits_of(agent.loop).runs_code
     return AUTO if agent.sandbox == AUTO and not runs_code else name_of(agent.sandbox)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AgentFields(Generic[OutputT]):
+class AgentFields(Generic[DepsT, OutputT]):
     """The fields of an agent. `Agent` adds what it does with them."""
 
     loop: Annotated[
@@ -101,7 +113,7 @@ class AgentFields(Generic[OutputT]):
         ),
     ] = NO_SETTINGS
     tools: Annotated[
-        Iterable[Tool | Callable[..., Any] | str | object],
+        Iterable[ToolForm[DepsT]],
         Option(
             "Tools, functions, objects, classes (each run gets its own instance), or words such as calculator.",
             "--tools WORD",
@@ -120,7 +132,7 @@ class AgentFields(Generic[OutputT]):
         Taint, Option("Ask before calls with effects once outside content was read.", "--taint", trust="same")
     ] = "off"
     hooks: Annotated[
-        Iterable[Hook | Guard | str],
+        Iterable[Hook[DepsT] | Guard[DepsT] | str],
         Option(
             "Objects of subclasses of `plait.Hook` or `plait.Guard`, or words such as redact.",
             "--hook WORD",
@@ -158,7 +170,7 @@ class AgentFields(Generic[OutputT]):
         ),
     ] = None
     instructions: Annotated[
-        str | Callable[..., str],
+        Instructions[DepsT],
         Option(
             "Instructions for the model, beside the prompts: a text, or a function (of `deps`) that returns one.",
             "--instructions TEXT|@FILE",
@@ -221,7 +233,7 @@ class AgentFields(Generic[OutputT]):
         ),
     ] = None
     deps: Annotated[
-        Any,
+        type[DepsT] | None,
         Option(
             "The type of the object that tools get as `Context.deps`; each run is given one.",
             fits=lambda given: given is None or callable(given),
@@ -232,7 +244,7 @@ class AgentFields(Generic[OutputT]):
         ),
     ] = None
     make_deps: Annotated[
-        Callable[[], Any] | None,
+        MakeDeps[DepsT] | None,
         Option(
             "Makes the dependencies of a run that is given none: a function, or an async context manager, which is "
             "closed at the end of the run.",
@@ -251,7 +263,32 @@ class AgentFields(Generic[OutputT]):
     """The configuration and the keys with which the agent was made. Copies keep them."""
 
 
-def list_hooks(agent: AgentFields[Any]) -> tuple[Hook | Guard, ...]:
+class AgentChanges(TypedDict, Generic[D], total=False):
+    """The fields of `AgentFields` except `output` and `deps`, which `Agent.using` takes. A test compares the two."""
+
+    loop: str | Loop
+    model: str | Model
+    models: Mapping[str, str | Model]
+    settings: AgentSettings
+    tools: Iterable[ToolForm[D]]
+    limits: Limits
+    grounding: Grounding
+    taint: Taint
+    hooks: Iterable[Hook[D] | Guard[D] | str]
+    sandbox: str | Sandbox
+    prompts: str | Path | None
+    system: str | None
+    instructions: Instructions[D]
+    approve: Approve
+    can_ask: bool
+    history: History
+    on_interrupted_call: OnInterruptedCall
+    journal: str | Path | Literal[False] | None
+    make_deps: MakeDeps[D] | None
+    name: str
+
+
+def list_hooks(agent: AgentFields[Any, Any]) -> tuple[Hook | Guard, ...]:
     """Return an agent's hooks as objects, which `Agent` has made of words."""
     return cast("tuple[Hook | Guard, ...]", agent.hooks)
 
@@ -260,7 +297,7 @@ OPTIONS = list_options(AgentFields)
 """All options of an agent, those of its limits and history too."""
 
 
-def record_settings(agent: AgentFields[Any]) -> dict[str, Any]:
+def record_settings(agent: AgentFields[Any, Any]) -> dict[str, Any]:
     """Return the settings to record in the head of an agent's runs."""
     found = {}
     for each in list_fields(AgentFields):

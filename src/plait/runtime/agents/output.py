@@ -219,7 +219,7 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 OutputForm: TypeAlias = type[OutputT] | OutputType[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
 """What `Agent.output` takes, as a checker sees it. Of a union or a `Literal` it cannot tell the type: write
-`Agent[A | B]`."""
+`Agent[None, A | B]`."""
 
 
 def output_of(given: Any) -> OutputType[Any]:

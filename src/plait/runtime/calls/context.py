@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from plait.runtime.conversations.attachments import UserQuestion
     from plait.runtime.run import Run
 
-Deps = TypeVar("Deps")
+Deps = TypeVar("Deps", default=Any, covariant=True)
+DepsT = TypeVar("DepsT", default=Any, contravariant=True)
+"""The type of the dependencies that an agent or a hook needs; Any if it does not say."""
 T = TypeVar("T")
 
 
