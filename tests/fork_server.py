@@ -112,7 +112,8 @@ class ForkServer:
     def start(self, words: Words, *, cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]) -> Child:
         """Fork; the child runs `python WORDS` with these files as stdin, stdout and stderr."""
         with self._lock:
-            return Child(send_order(self._socket, words, str(cwd), env, streams))
+            control = send_order(self._socket, words, str(cwd), env, streams)
+        return Child(control)
 
     def run_shell(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command in bash, where `plait` is a fork, with options of `subprocess.run`."""
@@ -122,6 +123,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and the programs that still run."""
+        self._socket.shutdown(socket.SHUT_RDWR)  # a process that a shell left behind may have it open too
         self._socket.close()
         self._process.wait(30)
 
