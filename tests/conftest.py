@@ -76,8 +76,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.name, len(SLOW)))
 
 
+def pytest_collection() -> None:
+    """Thousands of collected tests are never garbage: each full collection would look at all of them again."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests are never garbage: a full collection would look at all of them again."""
+    """From here on no collection looks at the tests and modules."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -35,7 +35,7 @@ from types import ModuleType
 from typing import Any
 
 from cli_support import PLAIT
-from fork_server import can_fork, run_forked
+from fork_server import run_forked, run_shell
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -185,11 +185,11 @@ def run_command(page: Page, command: str) -> str:
         "COLUMNS": "100",
     }
     words = plain_words(command)
-    if words[:1] == ["plait"] and can_fork(env):
+    if words[:1] == ["plait"]:
         done = run_forked([PLAIT, *words[1:]], cwd=page.folder, env=env, together=True)
     else:
-        done = subprocess.run(
-            ["bash", "-c", f"(exit {page.code})\n{command}"],
+        done = run_shell(
+            f"(exit {page.code})\n{command}",
             cwd=page.folder,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ One server serves a test process. It runs one thread, so a fork never copies a l
 
 from __future__ import annotations
 
-import array
+import asyncio
 import atexit
 import contextlib
 import gc
@@ -21,6 +21,7 @@ import json
 import os
 import runpy
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -34,17 +35,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fork_client import SIZE, receive, send_order
+
 PRELOADED = """
     aiohttp click jinja2 mcp.server.mcpserver msgspec numpy pydantic rich.console rich.live rich.markdown rich.table
     sqlite3 genai_prices
     plait.agent plait.models.chat plait.models.scripted plait.journal.store plait.runtime.engine plait.cli.commands
     plait.cli.run plait.cli.chat plait.cli.show plait.cli.plan plait.cli.compare plait.cli.costs plait.cli.resume
     plait.loops.react.loop plait.loops.tool_calling.loop plait.loops.codeact.loop plait.loops.phased.loop
-    plait.loops.compiler.loop plait.loops.rewoo.loop plait.toolkits.calculator
+    plait.loops.compiler.loop plait.loops.rewoo.loop plait.toolkits.calculator plait.journal.sqlite.store
+    jinja2.sandbox encodings.ascii encodings.unicode_escape
 """
 """Modules that the server imports once. A module that is missing is left to the program."""
 
-SIZE = 4
+WARM_LOOPS = ("react", "json", "tool_calling", "phased", "compiler", "rewoo")
+"""Loops whose prompts and patterns the server compiles once. Loops of code are missing: they start a sandbox."""
+
 Words = Sequence[str | Path]
 
 
@@ -53,7 +59,7 @@ class Child:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self.pid = int.from_bytes(_receive(control, SIZE), "big")
+        self.pid = int.from_bytes(receive(control, SIZE), "big")
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
@@ -61,7 +67,7 @@ class Child:
         if self.returncode is None:
             self._control.settimeout(timeout)
             try:
-                self.returncode = int.from_bytes(_receive(self._control, SIZE), "big", signed=True)
+                self.returncode = int.from_bytes(receive(self._control, SIZE), "big", signed=True)
             except TimeoutError:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0) from None
             self._control.close()
@@ -105,16 +111,19 @@ class ForkServer:
 
     def start(self, words: Words, *, cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]) -> Child:
         """Fork; the child runs `python WORDS` with these files as stdin, stdout and stderr."""
-        ours, its = socket.socketpair()
-        order = json.dumps({"words": list(map(str, words)), "cwd": str(cwd), "env": dict(env)}).encode()
-        files = array.array("i", (its.fileno(), *streams)).tobytes()
-        with self._lock, its:
-            self._socket.sendmsg([len(order).to_bytes(SIZE, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-            self._socket.sendall(order)
-        return Child(ours)
+        with self._lock:
+            control = send_order(self._socket, words, str(cwd), env, streams)
+        return Child(control)
+
+    def run_shell(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command in bash, where `plait` is a fork, with options of `subprocess.run`."""
+        client = [sys.executable, "-IS", str(Path(__file__).with_name("fork_client.py")), str(self._socket.fileno())]
+        plait = f'plait() {{ {shlex.join([*client, str(Path(sys.executable).with_name("plait"))])} "$@"; }}\n'
+        return subprocess.run(["bash", "-c", plait + command], pass_fds=(self._socket.fileno(),), **options)
 
     def close(self) -> None:
         """End the server and the programs that still run."""
+        self._socket.shutdown(socket.SHUT_RDWR)  # a process that a shell left behind may have it open too
         self._socket.close()
         self._process.wait(30)
 
@@ -144,6 +153,11 @@ def start_forked(
     return _server(os.getpid()).start(
         words, cwd=where, env=os.environ if env is None else env, streams=(stdin, stdout, stderr)
     )
+
+
+def run_shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in bash, where `plait` is a fork, with options of `subprocess.run`."""
+    return _server(os.getpid()).run_shell(command, **options)
 
 
 def run_forked(
@@ -196,16 +210,6 @@ def _stdin(given: str | None) -> Any:
         writer.join(10)
 
 
-def _receive(source: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        piece = source.recv(size - len(found))
-        if not piece:
-            raise EOFError("the fork server has ended")
-        found += piece
-    return found
-
-
 # --- in the server
 
 
@@ -232,7 +236,7 @@ def _serve(source: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                     for pid in running:
                         os.kill(pid, signal.SIGKILL)
                     return None
-                order = json.loads(_receive(source, int.from_bytes(head, "big")))
+                order = json.loads(receive(source, int.from_bytes(head, "big")))
                 control = socket.socket(fileno=files[0])
                 pid = os.fork()
                 if pid == 0:
@@ -293,10 +297,29 @@ def _open_stream(name: str, number: int) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
+def _warm_up() -> None:
+    """Compile the prompts and patterns of the loops, which takes a program longer than its run.
+
+    The runs have no journal, so they leave no file, connection or thread behind. How they end does not matter.
+    """
+    import plait
+
+    reply = "Thought: I know.\nFinal Answer: so"
+
+    async def run(loop: str) -> None:
+        with contextlib.suppress(plait.PlaitError):
+            await plait.Agent(loop, model=plait.Scripted([reply]), tools=["calculator"], journal=False).arun("?")
+
+    for loop in WARM_LOOPS:
+        asyncio.run(run(loop))
+    assert threading.active_count() == 1
+
+
 def _main() -> None:
     for module in PRELOADED.split():
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+    _warm_up()
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page
     ordered = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cli_support import PLAIT, Ended, Shell, question
+from fork_server import start_forked
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "How many more people live in Lyon than in Nice?"
@@ -449,8 +450,11 @@ def at_terminal(plait: RunContext, *answers: str, env: dict[str, str] | None = N
     """A run at a terminal where a person gives these answers: its code, its stdout, what was drawn."""
     master, slave = pty.openpty()
     args = ("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan")
-    process = plait.start(*args, stdin=slave, stderr=slave, env={**(env or {}), "TERM": "xterm", "COLUMNS": "100"})
+    env = {**plait.env, **(env or {}), "TERM": "xterm", "COLUMNS": "100"}
+    reading, writing = os.pipe()
+    process = start_forked([PLAIT, *args], cwd=plait.folder, env=env, stdin=slave, stdout=writing, stderr=slave)
     os.close(slave)
+    os.close(writing)
     drawn = ""
     for answer in answers:
         before = drawn.count("the run waits)")
@@ -466,9 +470,10 @@ def at_terminal(plait: RunContext, *answers: str, env: dict[str, str] | None = N
             break
         drawn += piece.decode(errors="replace")
     os.close(master)
-    out = process.communicate(timeout=60)[0]
+    with open(reading) as printed:
+        out = printed.read()
     assert "Traceback" not in drawn
-    return process.returncode, out, drawn.replace("\r\n", "\n")
+    return process.wait(60), out, drawn.replace("\r\n", "\n")
 
 
 def test_at_a_terminal_the_plan_and_its_price_are_shown_and_the_person_asked(plait: RunContext) -> None:

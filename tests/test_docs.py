@@ -12,6 +12,7 @@ import pytest
 
 import plait
 from docs_support import PAGES, ROOT, blocks_of, commands_of, fits, run_page
+from fork_server import run_shell
 from plait.cli.run import run as run_command
 from plait.cli.run_output import CODES
 from plait.config import TelemetryTable, agent_types, load
@@ -85,6 +86,22 @@ def test_a_page_that_is_not_true_fails(text: str, tmp_path: Path, monkeypatch: p
     page.write_text(text)
     with pytest.raises(AssertionError):
         run_page(page, tmp_path / "folder")
+
+
+def test_in_a_shell_the_command_has_its_folder_variables_streams_and_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    words = [
+        "cd below",
+        "plait --version > version",
+        "XDG_CONFIG_HOME=$PWD/own plait profiles list --absent 2> error; echo $?",
+        "plait absent 2>&1 | wc -l; echo ${PIPESTATUS[0]}",
+        "printf 'Well?\\n' | plait run - --model absent:x --no-journal 2>&1 | head -1",
+    ]
+    done = run_shell("\n".join(words), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (tmp_path / "below" / "version").read_text().startswith("plait ")
+    assert done.stderr == "" and (tmp_path / "below" / "error").read_text()
+    refused, lines, absent, first = done.stdout.splitlines()
+    assert (refused, absent) == ("2", "2") and int(lines) > 0 and first.startswith("Error: ")
 
 
 def test_a_true_page_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

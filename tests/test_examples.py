@@ -7,7 +7,6 @@ import json
 import re
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import plait
+from fork_server import run_forked
 from plait.core import Call, Exchange, Reply, Think
 from plait.core.events import Noted, Observed
 from plait.journal.store import Journal
@@ -42,14 +42,7 @@ def write_script(folder: Path, *replies: str) -> str:
 
 
 def run_program(name: str, *words: str, folder: Path, typed: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), *words],
-        cwd=folder,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_forked([EXAMPLES / f"{name}.py", *words], cwd=folder, given=typed)
 
 
 def status_of(database: Path, number: int) -> str:

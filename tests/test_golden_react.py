@@ -6,7 +6,6 @@ The prompts are cut out of the published file; this test adds only labels and ta
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from msgspec import structs
 import plait
 from cli_support import PLAIT
 from conftest import data_file
+from fork_server import run_forked
 from plait.journal.entries import ModelCall
 from plait.journal.store import Journal
 from plait.models.scripted import Scripted
@@ -204,7 +204,7 @@ def test_golden_command_line_with_usage(published: dict[str, Any], question: str
     words = ["run", question, "--prompts", "prompts", "--tools", "tools.py", "--model", "scripted:replies.json"]
     options = ["--loop", "react", "--set", "transcript=user", "--set", f"stop={STOP}"]
     options += ["--journal", "runs.db", "--config", "plait.toml"]
-    done = subprocess.run([PLAIT, *words, *options], cwd=folder, capture_output=True, text=True, check=False)
+    done = run_forked([PLAIT, *words, *options], cwd=folder)
     assert done.returncode == 0, done.stderr
     calls = Journal.at(folder / "runs.db").timeline("last").model_calls
     assert_equal(calls, published)

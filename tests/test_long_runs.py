@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 import plait
 from conftest import some_of
+from fork_server import run_forked
 from long_run_support import (
     LOOPS,
     QUESTION,
@@ -166,7 +165,7 @@ async def kill(request, think, on_text=None):
 model.send = kill
 agent_of(LOOPS[{loop!r}]({pages}), {pages}, model, journal={str(journal)!r}).run(QUESTION, now=0)
 """
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    assert run_forked(["-c", script]).returncode == 9
     asked: list[Think] = []
     agent = agent_of(LOOPS[loop](pages), pages, model_of(pages, asked), journal=journal)
     (row,) = Journal(journal).runs()

@@ -20,6 +20,7 @@ import pytest
 import plait
 from conftest import some_of
 from faults_support import endpoint
+from fork_server import run_forked
 from journal_rows import is_result
 from models_server import Asked, delta, whole_stream
 from patience import patience
@@ -340,11 +341,11 @@ def test_results_that_came_while_the_loop_was_busy_are_taken_in_the_order_they_c
 
 @pytest.mark.parametrize("fatal", some_of(["2", "1", "3"]))
 def test_a_killed_run_with_started_calls_repeats_none_of_them(tmp_path: Path, fatal: str) -> None:
-    args = [sys.executable, str(SCRIPT), str(tmp_path / "j.db"), str(tmp_path / "counts")]
-    killed = subprocess.run([*args, fatal], capture_output=True, text=True, timeout=30)
+    args = [SCRIPT, tmp_path / "j.db", tmp_path / "counts"]
+    killed = run_forked([*args, fatal], timeout=30)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = (tmp_path / "counts").read_text().split()
-    resumed = subprocess.run([*args, "0", "resume"], capture_output=True, text=True, timeout=30)
+    resumed = run_forked([*args, "0", "resume"], timeout=30)
     assert resumed.stdout.startswith("answered "), resumed.stderr
     # All three had begun: those whose end is not on record are in doubt, and nobody makes them again.
     assert (tmp_path / "counts").read_text().split() == before

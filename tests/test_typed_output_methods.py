@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import plait
 from cli_support import PLAIT
+from fork_server import run_forked
 from lazily import Lazy
 from models_server import Asked, Server, completion
 from plait.models.base import Abilities
@@ -174,9 +175,7 @@ def write_files(folder: Path, *answers: str) -> list[str]:
 
 
 def run_plait(folder: Path, *words: str) -> Any:
-    import subprocess
-
-    return subprocess.run([PLAIT, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+    return run_forked([PLAIT, *words], cwd=folder)
 
 
 def test_the_command_line_takes_a_schema_and_instructions(tmp_path: Path) -> None:
