@@ -31,7 +31,7 @@ from plait.runtime.conversations.sessions import SESSION
 from plait.runtime.hooks import require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.templates.prompts import PromptBook
-from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
+from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, packages_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from
 from plait.tools.tool import function_name
@@ -233,6 +233,11 @@ def sandbox_for(agent: AgentFields[Any], head: RunHead, ran_code: bool) -> str |
     can only be restored in the recorded one.
     """
     recorded = str(head.settings.get("sandbox", AUTO))
+    if packages := set(packages_of(recorded)).difference(packages_of(agent.sandbox)):
+        raise ConfigError(
+            f"Run {head.run} ran its code with packages that this agent does not name: {', '.join(sorted(packages))}.",
+            hint=f"To allow them, use sandbox='{recorded}' (--sandbox {recorded}).",
+        )
     if agent.sandbox == AUTO:
         return recorded
     name = name_of(agent.sandbox)
@@ -260,6 +265,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
     showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None
     fields = restore_settings(head)
+    if not load_code and packages_of(str(fields.get("sandbox", AUTO))):
+        fields["sandbox"] = AUTO  # a record of others does not choose what is imported
     limits = fields.get("limits", Limits())
     return {
         **fields,
