@@ -276,12 +276,7 @@ def test_a_run_keeps_the_files_of_its_code_and_the_model_is_told(tmp_path: Path,
 
 
 SLOW = "y = 2\nx.append(1)\nprint(tool_time())\nwhile True:\n    pass"
-UNDO = (
-    "x = [0]\nimport random\nr = random.random()",
-    "x.append(tool_time())",
-    SLOW,
-    "stop([x, r == r, 'y' in globals()])",
-)
+UNDO = ("x = [0]", "x.append(tool_time())", SLOW, "stop([x, 'y' in globals()])")
 
 
 @pytest.mark.parametrize("name", ["process", "monty"])

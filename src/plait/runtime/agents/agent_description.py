@@ -229,11 +229,12 @@ def check_contexts(tools: Iterable[Tool], deps: Any) -> None:
 def sandbox_for(agent: AgentFields[Any], head: RunHead, ran_code: bool) -> str | Sandbox:
     """Return the recorded sandbox, in which an agent resumes or forks a run.
 
-    Raises `ConfigError` if the agent names another sandbox and the run has run code (`ran_code`), because that session
-    can only be restored in the recorded one.
+    Raises `ConfigError` if the record names packages that the agent does not, and if the agent names another sandbox
+    and the run has run code (`ran_code`), because that session can only be restored in the recorded one.
     """
     recorded = str(head.settings.get("sandbox", AUTO))
-    if packages := set(packages_of(recorded)).difference(packages_of(agent.sandbox)):
+    packages = set(packages_of(recorded)).difference(packages_of(agent.sandbox))
+    if packages and (ran_code or agent.sandbox == AUTO):
         raise ConfigError(
             f"Run {head.run} ran its code with packages that this agent does not name: {', '.join(sorted(packages))}.",
             hint=f"To allow them, use sandbox='{recorded}' (--sandbox {recorded}).",
