@@ -108,8 +108,8 @@ def test_what_the_model_is_shown_of_each_kind_of_end(tmp_path: Path, sandbox: st
     assert "SyntaxError in line 1" in seen[6] and "none of it has run" in seen[6]
     assert "without an error and printed nothing" in seen[7]
     assert "ran for too long" in seen[8]
-    # One goes back to what it was before the action, the other has lost its process.
-    assert ("all variables are gone" in seen[8]) == (sandbox == "process")
+    # One restores its saved state, the other has lost its process, and the run makes its session again.
+    assert ("All variables are as they were before" in seen[8]) == (sandbox == "process")
 
 
 def several(count: int) -> list[plait.Tool]:

@@ -13,7 +13,7 @@ from plait.core.errors import ConfigError
 from plait.core.events import Noted
 from plait.journal.store import Journal
 from plait.sandbox import default_sandbox, name_of, sandbox
-from plait.sandbox.process import ProcessSandbox
+from plait.sandbox.process import Process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process sandbox needs Linux")
 
@@ -31,10 +31,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel whose filters do not hold, which only an attempt shows."""
 
-    async def open_(self: ProcessSandbox, settings: Any) -> Any:
+    async def open_(self: Process, settings: Any) -> Any:
         raise ConfigError("The process sandbox can't confine code here: no filter.")
 
-    monkeypatch.setattr(ProcessSandbox, "open", open_)
+    monkeypatch.setattr(Process, "open", open_)
 
 
 def agent(tmp_path: Path, *replies: str, **more: Any) -> plait.Agent:

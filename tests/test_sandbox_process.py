@@ -31,7 +31,7 @@ from plait.core.errors import ConfigError
 from plait.sandbox import OutCall, Result, Settings, process_child
 from plait.sandbox.base import PROGRAM
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
-from plait.sandbox.process import ProcessSandbox, ProcessSession
+from plait.sandbox.process import Process, ProcessSession
 from sandbox_support import NOW, whole
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process sandbox needs Linux")
@@ -53,7 +53,7 @@ async def opened(settings: Settings = SETTINGS, *without: str) -> ProcessSession
     patches = "".join(f"__import__('plait.sandbox.confine', fromlist=['x']).{LACKS[each]}\n" for each in without)
     program = PROGRAM.replace("del here\n", f"del here\n{patches}")
     with patch("plait.sandbox.process_child.PROGRAM", program):
-        session = await ProcessSandbox().open(settings)
+        session = await Process().open(settings)
     assert isinstance(session, ProcessSession)
     return session
 
@@ -209,7 +209,7 @@ async def test_it_has_no_more_than_its_socket_and_an_empty_environment(open_befo
         "print(len(open_), sorted(os.environ), os.sys.argv, os.sys.path)"
     )
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(open_before)]
-    session = await ProcessSandbox().open(Settings())
+    session = await Process().open(Settings())
     try:
         assert (await whole(session, code)).output == "4 ['TZ'] [''] []\n"
     finally:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from plait.runtime.hooks import Hook as Hook
     from plait.runtime.limits import Limits as Limits
     from plait.runtime.run import Run as Run
+    from plait.sandbox.process import Process as Process
     from plait.tools import Tool as Tool
     from plait.tools import tool as tool
     from plait.tools import toolset as toolset
@@ -91,6 +92,7 @@ _NAMES = {
     "plait.runtime.limits": "Limits",
     "plait.runtime.agents.output": "OutputType",
     "plait.runtime.run": "Run",
+    "plait.sandbox.process": "Process",
     "plait.runtime.conversations.sessions": "History",
     "plait.tools": "Tool tool toolset",
     "plait.tools.call_context": "cancelled",

@@ -231,6 +231,7 @@ class AgentParts:
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
                 "context_tokens": run_spec.context.context_tokens,
                 **({"outside": run_spec.outside} if run_spec.outside else {}),
+                **({"modules": run_spec.context.modules} if run_spec.context.modules else {}),
             },
             plait=__version__,
             agent=self.agent.name,

@@ -45,7 +45,7 @@ from plait.runtime.guards.taint import CONVERSATION, EVIDENCE, read_outside
 from plait.runtime.hooks import require_hooks
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.run_spec import OnWait, RunSpec
-from plait.sandbox import AUTO, Sandbox, default_sandbox
+from plait.sandbox import AUTO, Sandbox, default_sandbox, modules_of
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.toolkits.read_result import read_result
 from plait.tools import Toolset
@@ -56,7 +56,8 @@ class RunStart:
     """What a run begins with. A new one has it from the agent and the caller, a recorded one from its head.
 
     `tokens` are the special tokens of the models. `shown` are the tools to show, `context_tokens` is the room of the
-    models; None for all of it. `outside` is what the context holds from outside.
+    models; None for all of it. `outside` is what the context holds from outside. `modules` are those that code may
+    import of installed packages; None for those of the sandbox.
     """
 
     question: str
@@ -72,6 +73,7 @@ class RunStart:
     files: AttachedFiles
     context_tokens: int | None
     outside: tuple[str, ...]
+    modules: tuple[str, ...] | None = None
 
 
 class RunMaker:
@@ -226,6 +228,7 @@ class RunMaker:
             await restore_files(head, store or parts.require_store()) if head.attachments else NO_FILES,
             head.settings.get("context_tokens", 0),
             read_outside(head.settings),
+            tuple(head.settings.get("modules", ())),
         )
 
     def _make_spec(self, start: RunStart, on_wait: OnWait | None, sandbox: str | Sandbox) -> RunSpec:
@@ -246,6 +249,7 @@ class RunMaker:
             instructions=start.instructions,
             context_tokens=phases.context_tokens if start.context_tokens is None else start.context_tokens,
             compact_at=agent.limits.compact_at,
+            modules=modules_of(sandbox) if start.modules is None else start.modules,
         )
         if start.shown is not None:
             context = narrow_context(

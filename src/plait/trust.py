@@ -118,6 +118,8 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
                 yield f"change {key} from {usual!r} to {value!r} ({name})"
             if trust == "at most" and usual is not None and not (isinstance(value, int | float) and value <= usual):
                 yield f"raise {key} from {usual} to {value} ({name})"
+        if packages := str(table.get("sandbox", "")).partition(":")[2]:
+            yield f"import the packages {packages} for code ({name})"
         if (loop := table.get("loop", AUTO_LOOP)) not in (AUTO_LOOP, *OURS):
             yield f"use the loop {loop} of another package ({name})"
         for hook in table["hooks"] if isinstance(table.get("hooks"), list) else ():

@@ -94,7 +94,8 @@ class LineView:
                 self._write("Code", code)
             case ev.Executed(ran=ran):
                 text, missing = shorten(ran.output, self._limit)
-                for label, shown in (("Output", text), ("Error", format_code_error(ran))):
+                made = "\n".join(f"{each.id}: {each.about}" for each in ran.made)
+                for label, shown in (("Output", text), ("Files", made), ("Error", format_code_error(ran))):
                     if shown:
                         self._write(label, shown)
                 self._note(missing)

@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from plait.core.artifacts import ArtifactHandle
+from plait.core.attachments import Attachment
 from plait.core.errors import ConfigError
 from plait.core.tools import Call
 
@@ -58,8 +60,9 @@ class Ran(Struct, frozen=True, omit_defaults=True):
 
     `output` is its output (stdout and stderr in one) since the last `Ran`. `calls` are the calls out of the sandbox
     that it waits for: those of one `gather` together, all others one at a time. `error` says why it ended early.
-    `lost`: the session and its variables are gone, and the next piece gets a new one. `seconds` is its running time
-    without waiting.
+    `lost`: the session and its variables are gone, and the next piece gets a new one. `undone`: the piece was ended,
+    and the variables are as they were before it. `seconds` is its running time without waiting. `made` are the files
+    that it has made, such as charts, and `attachments` those of them that models may see.
     """
 
     output: str = ""
@@ -67,6 +70,9 @@ class Ran(Struct, frozen=True, omit_defaults=True):
     error: CodeError | None = None
     lost: bool = False
     seconds: float = 0.0
+    undone: bool = False
+    made: tuple[ArtifactHandle, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def done(self) -> bool:

@@ -101,7 +101,8 @@ class LoopContext(Struct, frozen=True):
     `others`, which the tool named `search` ("": none) finds. `special_tokens` are the control tokens of the run's
     models, which are escaped in data. `instructions` are the user's, beside the loop's prompts. `output` is the type of
     the answer; None for text. `context_tokens` is the smallest context of the run's models in tokens (0: not known),
-    and `compact_at` the share of it at which the log is compacted (None: only when a prompt is refused).
+    and `compact_at` the share of it at which the log is compacted (None: only when a prompt is refused). `modules` are
+    those of installed packages that code may import.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -117,6 +118,7 @@ class LoopContext(Struct, frozen=True):
     output: OutputSpec | None = None
     context_tokens: int = 0
     compact_at: float | None = None
+    modules: tuple[str, ...] = ()
 
     @property
     def known_tools(self) -> tuple[ToolSpec, ...]:

@@ -119,11 +119,12 @@ def withhold_result(tool: str, made: Observation, reason: str, *, by_user: bool)
 
 
 class CodeTurn(CodeResult, frozen=True, kw_only=True):
-    """A piece of code that ran, or went on, as effect `n`."""
+    """A piece of code that ran, or went on, as effect `n`. `artifacts` are the files that it made."""
 
     key: str
     n: int
     step: int
+    artifacts: bytes | None = None
 
 
 class Question(Struct, frozen=True):

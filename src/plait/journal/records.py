@@ -25,7 +25,7 @@ decision is an open question. What was written stands: a later row of the same k
     request    RequestRecord        -             ResponseRecord       the exact request, the exact response
     think      -                    -             Reply
     call       Call                 MadeCall      Observation      -, the artifacts as MessagePack {id: (kind, bytes)}
-    code       the piece, or None   -             CodeResult
+    code       the piece, or None   -             CodeResult       -, the artifacts, as of a call
     question   Asking               -             the user's text
     decision   Asking               -             Decision
     take       -                    -             WaitResult

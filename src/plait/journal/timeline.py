@@ -226,7 +226,7 @@ class Timeline:
                     self._tool_calls[record.key] = ended
                     yield "ended", ended
             case "code":
-                yield "ran", CodeTurn(**asdict(value), key=record.key, n=key.n, step=record.step)
+                yield "ran", CodeTurn(**asdict(value), key=record.key, n=key.n, step=record.step, artifacts=body)
             case "question" | "decision" if record.key in self._questions:
                 self._questions[record.key] = answered = replace(self._questions[record.key], answer=value)
                 call = self._tool_calls.get(key.owner)

@@ -27,7 +27,9 @@ __all__ = [
     "Settings",
     "check_sandbox",
     "default_sandbox",
+    "modules_of",
     "name_of",
+    "packages_of",
     "sandbox",
 ]
 
@@ -46,18 +48,21 @@ _refused: dict[str, str] = {}  # by name: why a session could not be opened
 
 
 def sandbox(name: str = AUTO) -> Sandbox:
-    """Return the sandbox of that name. Raises `ConfigError` for a name other than `BACKENDS` and `auto`."""
-    if name == AUTO:
-        name = default_sandbox()[0]
-    if name == "monty":
+    """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages.
+
+    Raises `ConfigError` for another name, and for a package that is not installed.
+    """
+    name, colon, packages = (default_sandbox()[0] if name == AUTO else name).partition(":")
+    if name == "monty" and not colon:
         from plait.sandbox.monty import MontySandbox
 
         return MontySandbox()
     if name == "process":
-        from plait.sandbox.process import ProcessSandbox
+        from plait.sandbox.process import Process
 
-        return ProcessSandbox()
-    raise ConfigError(f"There is no sandbox {name!r}.", hint=f"There are: {AUTO}, {', '.join(BACKENDS)}.")
+        return Process([each.strip() for each in packages.split(",")] if packages else ())
+    hint = f"There are: {AUTO}, {', '.join(BACKENDS)}; process:pandas,numpy also has installed packages."
+    raise ConfigError(f"There is no sandbox {name + colon + packages!r}.", hint=hint)
 
 
 def name_of(chosen: str | Sandbox) -> str:
@@ -65,6 +70,19 @@ def name_of(chosen: str | Sandbox) -> str:
     if not isinstance(chosen, str):
         return chosen.name
     return default_sandbox()[0] if chosen == AUTO else chosen
+
+
+def packages_of(chosen: str | Sandbox) -> tuple[str, ...]:
+    """Return the names of the packages that code of a sandbox may import."""
+    kind, _, packages = name_of(chosen).partition(":")
+    return tuple(each.strip() for each in packages.split(",")) if packages and kind == "process" else ()
+
+
+def modules_of(chosen: str | Sandbox) -> tuple[str, ...]:
+    """Return the modules that code of a sandbox may import of installed packages. Raises `ConfigError`."""
+    from plait.sandbox.packages import find_packages
+
+    return find_packages(packages).modules if (packages := packages_of(chosen)) else ()
 
 
 def default_sandbox() -> tuple[str, str]:
@@ -85,10 +103,10 @@ async def check_sandbox(chosen: str | Sandbox) -> None:
     Opens a session once per process. If `process` was only the default, `monty` becomes the default instead.
     """
     name = name_of(chosen)
-    if not isinstance(chosen, str) or name in _opened:
+    if name in _opened or not (isinstance(chosen, str) or packages_of(chosen)):
         return
     try:
-        session = await sandbox(name).open(Settings())
+        session = await (sandbox(name) if isinstance(chosen, str) else chosen).open(Settings())
     except ConfigError as why:
         if chosen != AUTO or name != "process":
             raise

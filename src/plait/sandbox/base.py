@@ -65,13 +65,15 @@ class Result:
 
 @dataclass(frozen=True)
 class SandboxTurn:
-    """The result of a piece of code, like `plait.core.Ran`, with the calls as the sandbox knows them."""
+    """The result of a piece of code, like `plait.core.Ran`, with the calls as the sandbox knows them. `files` are those
+    that the code has made, each with its name."""
 
     output: str = ""
     calls: tuple[OutCall, ...] = ()
     error: CodeError | None = None
     lost: bool = False
     seconds: float = 0.0
+    files: tuple[tuple[str, bytes], ...] = ()
 
 
 def code_error(code: str, kind: str, message: str, line: int = 0, limit: CodeLimit = "") -> CodeError:

@@ -6,11 +6,15 @@ It starts only where it can confine: Linux with seccomp filters, on x86_64 or aa
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import re
 import secrets
 import time
+import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from msgspec import structs
@@ -28,8 +32,10 @@ from plait.sandbox.base import (
     check_results,
     code_error,
 )
+from plait.sandbox.packages import InstalledPackages, find_packages
 from plait.sandbox.piece_limits import PieceUse, describe_limit
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
+from plait.sandbox.worker_packages import FILES, NAME_CHARS
 from plait.sandbox.worker_session import OUT_OF_MEMORY
 from plait.sandbox.worker_values import RESULT_DEPTH, Budget, clean, pack, unpack
 
@@ -41,15 +47,27 @@ STARTING = 60.0
 
 
 @dataclass(frozen=True)
-class ProcessSandbox:
-    """Full CPython in a separate process without files, network or further processes."""
+class Process:
+    """Full CPython in a separate process without files, network or further processes.
+
+    `packages` are names of installed packages that code may import, such as ["pandas", "numpy", "matplotlib"]. Raises
+    `ConfigError` if one of them is not installed.
+    """
+
+    packages: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.packages, str):
+            raise ConfigError("Process(packages=) is one text.", hint='Give a list: Process(packages=["pandas"]).')
+        object.__setattr__(self, "packages", tuple(self.packages))
+        find_packages(self.packages)
 
     @property
     def name(self) -> str:
-        return "process"
+        return f"process:{','.join(self.packages)}" if self.packages else "process"
 
     async def open(self, settings: Settings) -> SandboxSession:
-        session = ProcessSession(settings)
+        session = ProcessSession(settings, find_packages(tuple(self.packages)) if self.packages else None)
         await session.start()
         return session
 
@@ -60,8 +78,8 @@ class ProcessSession:
     `walls` says what confines it: {"seccomp": true, "landlock": its version or 0, "namespaces": their names}.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, packages: InstalledPackages | None = None) -> None:
+        self.settings, self.packages = settings, packages
         self.walls: dict[str, Any] = {}
         self._child: Child | None = None
         self._closed = False
@@ -79,6 +97,8 @@ class ProcessSession:
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
+            "packages": None if self.packages is None else structs.asdict(self.packages),
+            "zones": [*zoneinfo.TZPATH, *_bundled_zones()],
         }
         child = self._child = await Child.start(4 * limits.output_chars)
         first |= {"folder": child.folder, "parent": os.getpid()}
@@ -147,11 +167,13 @@ class ProcessSession:
             self._use.seconds += ran
             if answer.get("full"):
                 raise Broken("too many pieces of code were given up")
+            files = _read_files(answer.pop("files", []))
             if answer.keys() not in ({"calls"}, {"error"}):
                 raise Broken("no message")
             calls: tuple[OutCall, ...] = ()
-            if "calls" in answer:
+            if "calls" in answer or files:
                 self._use.sent += length
+            if "calls" in answer:
                 if length > INLINE_BYTES:
                     calls = await asyncio.to_thread(self._calls, answer["calls"], length)
                 else:
@@ -168,7 +190,7 @@ class ProcessSession:
             await self._drop(child)
             raise
         self._waiting = len(calls)
-        return SandboxTurn(self._output(child, ended=not calls), calls, error, seconds=ran)
+        return SandboxTurn(self._output(child, ended=not calls), calls, error, seconds=ran, files=files)
 
     async def _gone(self, child: Child, began: float, problem: Exception) -> SandboxTurn:
         if self._closed:
@@ -184,7 +206,7 @@ class ProcessSession:
     async def _lost(self, child: Child, began: float, limit: CodeLimit = "", why: str = "") -> SandboxTurn:
         await self._drop(child)
         kind, words = describe_limit(limit, self.settings.limits)
-        error = CodeError(kind, f"{words or why}; all names of the session are gone", limit=limit)
+        error = CodeError(kind, words or why, limit=limit)
         return SandboxTurn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
 
     async def _drop(self, child: Child) -> None:
@@ -249,6 +271,23 @@ class ProcessSession:
             self._handles[token] = value
         things[token] = value.about
         return {"$handle": token}
+
+
+def _bundled_zones() -> list[str]:
+    """Return the folder of time zones of the package tzdata, if it is installed."""
+    spec = find_spec("tzdata")
+    return [os.path.join(place, "zoneinfo") for place in (spec.submodule_search_locations or () if spec else ())]
+
+
+def _read_files(data: Any) -> tuple[tuple[str, bytes], ...]:
+    if not isinstance(data, list) or len(data) > FILES:
+        raise Broken("no files")
+    return tuple((_name_file(name), base64.b64decode(content, validate=True)) for name, content in data)
+
+
+def _name_file(name: Any) -> str:
+    """Return a name without folders, control characters and leading points."""
+    return re.sub(r"[^\w .+()-]", "_", clean(str(name))).lstrip(" .")[:NAME_CHARS] or "file"
 
 
 def _refuse(limit: str, _: int) -> None:

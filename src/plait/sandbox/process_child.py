@@ -15,6 +15,7 @@ import mmap
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -195,8 +196,7 @@ class Child:
             self.process.wait(0)
         self.process.kill()
         status = self.process.wait()
-        with contextlib.suppress(OSError):  # the worker removes it when it starts
-            os.rmdir(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)  # the worker removes it when it starts
         return status
 
     def _signal(self, number: int) -> None:

@@ -1,7 +1,7 @@
 """The process that runs the code. It locks itself, then obeys messages on its only socket. Stdlib only.
 
 It starts with the file numbers of the socket and of the output's shared memory. It gets only the files of this folder
-from the package (see `PROGRAM` in `base`).
+from the package (see `PROGRAM` in `base`), and those of installed packages that its user names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
+import threading
 from typing import Any
 
 # What code may import. It is loaded before the lock, because nothing can be read afterwards.
@@ -26,7 +28,8 @@ tokenize traceback types typing unicodedata urllib urllib.parse uuid warnings we
 zlib zoneinfo _strptime
 """
 BLOCKED = ("ssl", "_ssl", "_hashlib", "_uuid", "_zoneinfo", "_datetime")
-"""Not loaded: Python's own versions suffice, without large libraries. Its `datetime` asks `time` for the time."""
+"""Not loaded: Python's own versions suffice, without large libraries. Its `datetime` asks `time` for the time. Packages
+with parts in C need `_datetime`."""
 
 
 class Closed:
@@ -58,9 +61,9 @@ def send(fd: int, message: bytes, number: int = 0) -> None:
         left = left[os.write(fd, left) :]
 
 
-def load() -> None:
-    """Import what code may import."""
-    for name in BLOCKED:
+def load(needed: str) -> None:
+    """Import the standard modules that code may import. `needed` is loaded although it is blocked."""
+    for name in (name for name in BLOCKED if name != needed):
         sys.modules[name] = None  # type: ignore[assignment]
     for name in MODULES.split():
         with contextlib.suppress(ImportError):
@@ -77,14 +80,27 @@ def main(fd: int, memory: int) -> None:
     settings = receive(fd)
     confine.require_filter()
     confine.die_with(settings["parent"])
-    os.rmdir(settings["folder"])
-    load()
+    packages, folder = settings.pop("packages"), settings.pop("folder")
+    load("_datetime" if packages else "")
     import asyncio
     import ctypes
     import mmap
 
+    from plait.sandbox import worker_packages
     from plait.sandbox.worker_session import WorkerSession
 
+    clock = worker_determinism.Clock()
+    worker_determinism.install_clock(clock, settings["seed"])
+    worker_packages.load_zones(settings.pop("zones"))
+    files = None
+    if packages:
+        for place in packages["folders"]:
+            worker_privacy.show_below(place)
+        files = worker_packages.load_packages(packages, folder)
+        for thread in threading.enumerate():  # namespaces need a process with one thread
+            if thread is not threading.current_thread():
+                thread.join(5)
+    shutil.rmtree(folder, ignore_errors=True)
     ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: otherwise every thread takes 64 MB of address space
     shared = mmap.mmap(memory, 0)
     os.closerange(3, fd)
@@ -95,8 +111,9 @@ def main(fd: int, memory: int) -> None:
     confine.die_with(settings["parent"])
     landlock = confine.landlock()
     worker_determinism.install_identity()
-    session = WorkerSession(settings, shared)
-    worker_determinism.install_clock(session.clock, settings["seed"])
+    if files is not None:
+        files.install()
+    session = WorkerSession(settings, shared, clock, files)
     _asyncio_without_sockets(asyncio, session)
     exec(settings["prelude"], session.namespace)
     sys.stdout = sys.__stdout__ = session.output  # type: ignore[misc, assignment]

@@ -9,6 +9,8 @@ ever gets it.
 from __future__ import annotations
 
 import builtins
+import ctypes
+import gc
 import os
 import random
 import sys
@@ -29,12 +31,12 @@ _address = builtins.id
 
 
 class Clock:
-    """The clock. `now` is in seconds since 1970; `slept` is the total since the session began."""
+    """The clock. `now` is in seconds since 1970; `slept` is the total since the session began. `use` counts sleep."""
 
-    def __init__(self, use: PieceUse) -> None:
+    def __init__(self) -> None:
         self.now = 0.0
         self.slept = 0.0
-        self.use = use
+        self.use: PieceUse | None = None
 
     def set(self, now: float, offset: int) -> None:
         """Set the clock for a new piece of code. `offset` is the local offset from UTC in seconds."""
@@ -50,7 +52,8 @@ class Clock:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         self.slept += seconds
-        self.use.sleep(seconds)
+        if self.use is not None:
+            self.use.sleep(seconds)
 
 
 def install_clock(clock: Clock, seed: int) -> None:
@@ -72,6 +75,13 @@ def install_clock(clock: Clock, seed: int) -> None:
     asctime, strftime, localtime = time.asctime, time.strftime, time.localtime
     _put(time, "asctime", lambda t=None: asctime(localtime() if t is None else t))
     _put(time, "strftime", lambda format, t=None: strftime(format, localtime() if t is None else t))
+
+    if (in_c := sys.modules.get("_datetime")) is not None:  # it asks the kernel for the time
+        kind: Any = in_c.datetime
+        names: Any = gc.get_referents(kind.__dict__)[0]
+        names["now"] = classmethod(lambda cls, tz=None: cls.fromtimestamp(clock.now, tz))
+        names["utcnow"] = classmethod(lambda cls: cls.fromtimestamp(clock.now, in_c.timezone.utc).replace(tzinfo=None))
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
     source = random.Random(seed)
 

@@ -31,6 +31,11 @@ def show_path(path: str) -> str:
     return path if known else f"{LIBRARY}/{os.path.basename(path)}"
 
 
+def show_below(folder: str) -> None:
+    """Show the files of a folder with installed packages as `/python/site-packages/...`."""
+    _folders[os.path.abspath(folder)] = f"{LIBRARY}/site-packages"
+
+
 def hide_file_names() -> None:
     """Compile future imports under names without the host's folders, and rename loaded code."""
     from importlib.machinery import SourceFileLoader

@@ -37,6 +37,7 @@ from plait.sandbox.worker_calls import (
 )
 from plait.sandbox.worker_determinism import Clock
 from plait.sandbox.worker_output import Output
+from plait.sandbox.worker_packages import MemoryFiles, plain_value
 from plait.sandbox.worker_values import Budget, pack, unpack
 
 PARKED = 24
@@ -44,6 +45,9 @@ PARKED = 24
 
 OUT_OF_MEMORY = 77
 """The exit status for running out of memory."""
+
+VALUE = " value"
+"""The function that the value of a piece passes through, if there are packages."""
 
 _exit = os._exit
 
@@ -77,17 +81,20 @@ class Runner:
 class WorkerSession:
     """One namespace. The main thread calls `run` and `go_on`; each returns the message that the code came back with."""
 
-    def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
+    def __init__(
+        self, settings: dict[str, Any], shared: mmap.mmap, clock: Clock, files: MemoryFiles | None = None
+    ) -> None:
         self.limits = SimpleNamespace(**settings["limits"])
         self.use = PieceUse(self.limits, self._end)
-        self.clock = Clock(self.use)
+        self.clock, self.files = clock, files
+        clock.use = self.use
         self.output = Output(shared, self.use)
         self.things = HandleTable()
         self.calls = CallSender(self.ask, self._packed)
         self.names = Names(vars(sys.modules["builtins"]))
         self.names.calls = self.calls
         self.names.update({name: ToolFunction(name, self.calls.call) for name in settings["functions"]})
-        self.names.update({SOFT: soft, SOFT_RETURN: soft_return})
+        self.names.update({SOFT: soft, SOFT_RETURN: soft_return, VALUE: self._keep_value})
         self.module = ModuleType("__main__")
         self.namespace: dict[str, Any] = vars(self.module)
         self.namespace["__builtins__"] = self.names
@@ -124,8 +131,22 @@ class WorkerSession:
     # the thread of the piece
 
     def hand(self, message: dict[str, Any]) -> None:
-        self.message = json.dumps(message).encode()
+        self.message = self._written(message)
         self.back.release()
+
+    def _written(self, message: dict[str, Any]) -> bytes:
+        """Return a message with the files that were made since the last one."""
+        data = json.dumps(message)
+        room = self.limits.sent_bytes - self.use.sent - len(data)
+        if self.files is not None and self.files.new and (new := self.files.take_new(room)):
+            data = json.dumps(message | {"files": new})
+        return data.encode()
+
+    def _keep_value(self, value: Any) -> Any:
+        """Keep the value of the piece if it is a figure or a table, and print a table."""
+        if self.files is not None and self.files.keep_value(value).startswith("table"):
+            print(value)
+        return value
 
     def perform(self, code: str, now: float, offset: int) -> dict[str, Any] | None:
         """Run a piece of code; returns what ended it early, if anything did."""
@@ -162,13 +183,22 @@ class WorkerSession:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 piece.called.add((node.func.lineno, node.func.col_offset))
+        if self.files is not None and tree.body and isinstance(last := tree.body[-1], ast.Expr):
+            function = ast.copy_location(ast.Name(VALUE, ast.Load()), last.value)
+            last.value = ast.copy_location(ast.Call(function, [last.value], []), last.value)
         tree = Soft([call for call in returned_calls(tree) if (call.lineno, call.col_offset) in piece.awaited]).visit(
             tree
         )
         return compile(tree, piece.file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
     def _packed(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        token, budget = self.things.token, Budget(self.limits.call_items, self.limits.call_depth)
+        budget = Budget(self.limits.call_items, self.limits.call_depth)
+
+        def token(value: Any) -> Any:
+            if self.files is not None and (plain := plain_value(value)) is not value:
+                return pack(plain, token, budget)
+            return (self.files.keep_value(value) if self.files is not None else "") or self.things.token(value)
+
         budget.take(len(args) + len(kwargs))
         packed = [
             name,
@@ -179,7 +209,7 @@ class WorkerSession:
         return packed
 
     def ask(self, calls: list[WorkerCall]) -> list[Any]:
-        message = json.dumps({"calls": [call.data for call in calls]}).encode()
+        message = self._written({"calls": [call.data for call in calls]})
         self.use.send(len(message))
         self.use.add_calls(len(calls), calls[0].line)
         runner = self.runner
@@ -222,11 +252,12 @@ class WorkerSession:
             except BaseException:
                 message = ""
         limits: dict[type, str] = {RecursionError: "recursion", MemoryError: "memory"}
-        limit = limits.get(type(problem), "")
+        kind = next((kind for kind in limits if isinstance(problem, kind)), type(problem))
+        limit = limits.get(kind, "")
         if limit == "memory":
             message = message or "out of memory"
             bytearray(8 << 20)  # without this much memory nothing more works here: see main
-        return _describe_error(type(problem).__name__, message, line, limit)
+        return _describe_error(kind.__name__, message, line, limit)
 
 
 def _describe_error(kind: str, message: str, line: int, limit: str) -> dict[str, Any]:

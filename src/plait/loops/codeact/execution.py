@@ -123,6 +123,8 @@ class Work:
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
+            self._action.shown += [f"{each.id}: {each.about}\n" for each in ran.made]
+            self._action.files += ran.attachments
             if ran.done:
                 break
             stops = [call for call in ran.calls if call.tool == STOP]
@@ -210,7 +212,8 @@ class Work:
         call, seen = self._action.trouble or (None, None)
         hint = hint_of(error, seen)
         kept = ran_before(error, hint, self._action.called)
-        values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._action.called}
+        values: dict[str, Any] = {"lost": ran.lost, "undone": ran.undone, "kept": kept and not ran.undone}
+        values["called"] = self._action.called
         values["brought"] = self._unseen(output)
         if hint == "arguments" and call is not None:
             tool = self._context.tool(call.tool)
@@ -230,7 +233,7 @@ class Work:
         """Return the observation's text. `values` are those of the hint. Data is escaped."""
         inline = partial(self._escape, inline=True)
         shown: dict[str, Any] = dict.fromkeys((*_INLINE, "found", "limit", "refused", "module", "others"), "")
-        shown |= {"lost": False, "kept": False, "most": 0, "called": 0, "brought": [], "number": True}
+        shown |= {"lost": False, "undone": False, "kept": False, "most": 0, "called": 0, "brought": [], "number": True}
         shown |= {"names": ", ".join(NAMES), "search": self._context.search, "n": self._action.number, **values}
         if error is not None:
             shown["limit"], shown["module"] = error.limit, "".join(OF_MODULE.findall(error.message)[:1])

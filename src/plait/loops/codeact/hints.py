@@ -15,7 +15,7 @@ _MODULES = """
 __future__ abc array ast asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv
 dataclasses datetime decimal difflib enum fractions functools graphlib hashlib heapq hmac html io ipaddress itertools
 json keyword math numbers operator pprint random re secrets statistics string struct textwrap time timeit traceback
-types typing unicodedata urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
+types typing unicodedata urllib.parse uuid warnings weakref xml.etree.ElementTree zlib zoneinfo
 """
 MODULES = frozenset(_MODULES.split())
 """Modules that code may import: they compute, and reach nothing outside. The sandbox `monty` has some of them."""

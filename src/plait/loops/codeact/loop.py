@@ -98,12 +98,13 @@ class CodeAct(CheckedOptions):
             "search": context.search,
             "imports": self.imports,
             "names": ", ".join(NAMES),
+            "packages": ", ".join(context.modules) if self.imports else "",
             "location": context.tool("get_user_location") is not None,
         }
         place = "the argument of stop, as a Python value"
         page = Transcript(self.transcript, FORMAT, task, context, words, harmless=True, answer_place=place)
         escape = escape_of(context, FORMAT.escape)
-        modules = MODULES if self.imports else frozenset()
+        modules = MODULES.union(context.modules) if self.imports else frozenset()
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
         compaction = Compaction(

@@ -31,7 +31,7 @@ from plait.runtime.conversations.sessions import SESSION
 from plait.runtime.hooks import require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.templates.prompts import PromptBook
-from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
+from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, packages_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from
 from plait.tools.tool import function_name
@@ -230,10 +230,16 @@ def check_contexts(tools: Iterable[Tool], deps: Any) -> None:
 def sandbox_for(agent: AgentFields[Any, Any], head: RunHead, ran_code: bool) -> str | Sandbox:
     """Return the recorded sandbox, in which an agent resumes or forks a run.
 
-    Raises `ConfigError` if the agent names another sandbox and the run has run code (`ran_code`), because that session
-    can only be restored in the recorded one.
+    Raises `ConfigError` if the record names packages that the agent does not, and if the agent names another sandbox
+    and the run has run code (`ran_code`), because that session can only be restored in the recorded one.
     """
     recorded = str(head.settings.get("sandbox", AUTO))
+    packages = set(packages_of(recorded)).difference(packages_of(agent.sandbox))
+    if packages and (ran_code or agent.sandbox == AUTO):
+        raise ConfigError(
+            f"Run {head.run} ran its code with packages that this agent does not name: {', '.join(sorted(packages))}.",
+            hint=f"To allow them, use sandbox='{recorded}' (--sandbox {recorded}).",
+        )
     if agent.sandbox == AUTO:
         return recorded
     name = name_of(agent.sandbox)
@@ -285,6 +291,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
     showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None
     fields = restore_settings(head)
+    if not load_code and packages_of(str(fields.get("sandbox", AUTO))):
+        fields["sandbox"] = AUTO  # a record of others does not choose what is imported
     limits = fields.get("limits", Limits())
     return {
         **fields,

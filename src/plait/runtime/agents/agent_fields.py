@@ -146,7 +146,7 @@ class AgentFields(Generic[DepsT, OutputT]):
     sandbox: Annotated[
         str | Sandbox,
         Option(
-            "Where a loop's code runs: auto, process or monty.",
+            "Where a loop's code runs: auto, process or monty; process:pandas,numpy has installed packages.",
             "--sandbox NAME",
             trust="same",
             fits=lambda given: isinstance(given, str) or (hasattr(given, "open") and hasattr(given, "name")),

@@ -120,9 +120,9 @@ class ArtifactStore:
 def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
     """Return the artifacts on record of a run."""
     found: dict[str, tuple[str, bytes]] = {}
-    for call, _ in timeline.results:
-        if call.artifacts:
-            found.update(msgspec.msgpack.decode(call.artifacts, type=dict[str, tuple[str, bytes]]))
+    made = [*(call.artifacts for call, _ in timeline.results), *(each.artifacts for each in timeline.code)]
+    for artifacts in filter(None, made):
+        found.update(msgspec.msgpack.decode(artifacts, type=dict[str, tuple[str, bytes]]))
     return found
 
 

@@ -20,10 +20,12 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, PlaitError, Ran
 from plait.core import events as ev
 from plait.core.artifacts import MARK
+from plait.core.attachments import Attachment, File, find_attachment
 from plait.journal.records import CodeResult
 from plait.runtime.calls.artifacts import read_handles
 from plait.runtime.guard import Entry
@@ -85,10 +87,37 @@ class RunCode(BasePerformer):
             engine.say(ev.Executing(step, code))
         with engine.span.code(step, code) as span:
             turn = session.go_on(results) if code is None else session.run(code, now, zone)
-            ran = await self._read_turn(await turn)
+            made = await turn
+            ran = await self._keep_files(await self._read_turn(made), made)
+            if ran.lost:
+                ran = await self._restore(ran, self._pieces if code is not None else self._pieces[:-1])
             span.ran(ran)
         engine.say(ev.Executed(step, ran))
-        return CodeResult(ran, code, now, (self._seed or 0) if code is not None else 0, zone), None
+        result = CodeResult(ran, code, now, (self._seed or 0) if code is not None else 0, zone)
+        return result, engine.artifacts.encode_new([each.json() for each in ran.made])
+
+    async def _keep_files(self, ran: Ran, turn: SandboxTurn) -> Ran:
+        """Return the turn with the files that its code made as artifacts."""
+        made: list[ArtifactHandle] = []
+        seen: list[Attachment] = []
+        for name, data in turn.files:
+            file = File.from_bytes(data, name)
+            if file.media_type == "text/plain" and name.endswith(".csv"):
+                file = File("text/csv", file.data, name)
+            made.append(self.engine.artifacts.keep(file))
+            seen += found[:1] if (found := find_attachment(file)) else ()
+        return structs.replace(ran, made=tuple(made), attachments=tuple(seen)) if made else ran
+
+    async def _restore(self, ran: Ran, before: list[RunningPiece]) -> Ran:
+        """Run the pieces before a lost one again, with their recorded results. Returns what the loop is told."""
+        session = self._session
+        assert session is not None
+        for piece in before:
+            if not await self._runs_alike(session, piece):
+                self._session = None
+                await session.close()
+                return ran
+        return structs.replace(ran, lost=False, undone=True)
 
     async def take(self, key: str, effect: Execute | Continue, *, started: bool, beside: int) -> Ran:
         """Return what became of the code, performed or recorded. Both are kept, to make the session again."""
@@ -107,6 +136,8 @@ class RunCode(BasePerformer):
             self._pieces[-1].ran = made.ran
         if made.ran.lost:
             self._pieces.clear()
+        elif made.ran.undone:
+            self._pieces.pop()
         ran: Ran = await self.engine.chain.settle(admitted, made.ran)
         return ran
 

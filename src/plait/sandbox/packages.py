@@ -1,0 +1,94 @@
+"""The installed packages that code of the sandbox `process` may use: their modules and folders, by their metadata."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_REQUIRED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+class InstalledPackages(Struct, frozen=True):
+    """Packages and what they depend on. `modules` are the modules of the packages themselves, `loaded` those of the
+    others too, both without submodules; `folders` hold them."""
+
+    modules: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+def check_names(names: tuple[str, ...]) -> None:
+    """Raise `ConfigError` for something that is not the plain name of a package."""
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} is not the name of a package for the sandbox.",
+                hint='Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.',
+            )
+
+
+@cache
+def find_packages(names: tuple[str, ...]) -> InstalledPackages:
+    """Find installed packages by the names of their distributions or modules. Raises `ConfigError` if one is missing.
+
+    What they depend on is found by their metadata; what is not installed of it is left out.
+    """
+    check_names(names)
+    found: dict[str, Any] = {}
+    todo = [(name, True) for name in names]
+    modules: list[str] = []
+    loaded: list[str] = []
+    folders: list[str] = []
+    while todo:
+        name, is_named = todo.pop(0)
+        distribution = _find(name, is_named)
+        key = re.sub(r"[-_.]+", "-", distribution.name).lower() if distribution is not None else ""
+        if distribution is None or key in found:
+            continue
+        found[key] = distribution
+        own = _modules_of(distribution)
+        if is_named and not own:
+            raise ConfigError(
+                f"The package {name!r} has no modules that the sandbox can find: it may be an editable install.",
+                hint=f"Install it in full: pip install --force-reinstall {name}",
+            )
+        modules += own if is_named else []
+        loaded += own
+        folders.append(str(distribution.locate_file("")))
+        required = [
+            each for each in distribution.requires or () if "extra ==" not in each.replace("extra==", "extra ==")
+        ]
+        todo += [(match[1], False) for each in required if (match := _REQUIRED.match(each))]
+    return InstalledPackages(*(tuple(dict.fromkeys(each)) for each in (modules, loaded, folders)))
+
+
+def _find(name: str, is_named: bool) -> Any:
+    from importlib.metadata import PackageNotFoundError, distribution, packages_distributions  # 20 ms
+
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        if not is_named:
+            return None
+    for owner in packages_distributions().get(name, ()):  # a module's name, such as sklearn
+        return distribution(owner)
+    raise ConfigError(
+        f"The package {name!r} of the sandbox is not installed.",
+        hint=f"Install it in this environment: pip install {name}",
+    )
+
+
+def _modules_of(distribution: Any) -> list[str]:
+    """Return the names of the modules and packages in a distribution, without those below them."""
+    names = dict.fromkeys(
+        file.parts[0].partition(".")[0]
+        for file in distribution.files or ()
+        if file.suffix in (".py", ".so") and not file.parts[0].endswith((".dist-info", ".data", ".libs"))
+    )
+    return sorted(name for name in names if name.isidentifier())
