@@ -162,11 +162,10 @@ class Engine:
                 raise
             hint = "Raise it in a tool. A hook refuses with plait.Refuse."
             outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
-        if self.on_event is not None:
-            try:
-                self.written.finish(self.steps, outcome.answer)
-            except asyncio.CancelledError as why:
-                outcome = _cancelled(why)
+        try:
+            self.written.finish(self.steps, outcome.answer)
+        except asyncio.CancelledError as why:  # `on_event` failed
+            outcome = _cancelled(why)
         await self._close_objects()
         try:
             self._ended = self.totals()
