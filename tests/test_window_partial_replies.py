@@ -64,9 +64,9 @@ class Trip:
     "events, parts",
     [
         ([ev.Text(1, "It is "), ev.Text(1, "42.")], [["text", "It is 42."]]),
-        ([ev.Text(1, "It is 42."), ev.Answer(1, "It is 42.")], [["answer", "It is 42."]]),
+        ([ev.Text(1, "It is "), ev.Answer(1, "42.")], [["answer", "It is 42."]]),
         (
-            [ev.Text(1, "I look."), ev.Thought(1, "I look."), ev.Action(1, "f()")],
+            [ev.Text(1, "I "), ev.Thought(1, "look."), ev.Action(1, "f()")],
             [["thought", "I look."], ["action", "f()"]],
         ),
         ([ev.PartialOutput(1, Trip("L")), ev.PartialOutput(1, Trip("Lyon"))], [["output", '{\n "city": "Lyon"\n}']]),
