@@ -106,7 +106,7 @@ def test_a_run_is_resumed_forked_and_replayed_with_the_loop_that_was_chosen(tmp_
 def test_an_answer_streams_as_text_and_is_marked_at_its_end(tmp_path: Path) -> None:
     parts = [{"content": part} for part in ("Lyon ", "has ", "522,250.")]
     _, seen = asyncio.run(ask([stream_of(*parts)], tmp_path / "j.db", tools=[people]))
-    assert [each.text for each in seen if isinstance(each, ev.Text)] == ["Lyon ", "has ", "522,250."]
+    assert [each.text for each in seen if isinstance(each, ev.Text)] == ["Lyon", " has", " 522,250."]
     assert "".join(each.text for each in seen if isinstance(each, ev.Text | ev.Answer)) == "Lyon has 522,250."
     assert [each.kind for each in seen if isinstance(each, ev.Marked)] == ["answer"]
 

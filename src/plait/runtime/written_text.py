@@ -39,8 +39,9 @@ class WrittenText:
         """Add a piece. One that says what a "text" was has the whole of it again, of which the rest is sent."""
         parts = self._replies.setdefault(reply, [])
         part = parts[-1] if parts else None
-        if part is not None and part.kind == "text" and kind in ("thought", "answer"):
-            part.kind, part.blanks, sent = kind, "", part.text
+        sent = part.text if part is not None and part.kind == "text" != kind else ""
+        if part is not None and sent and (kind != "action" or text.startswith(sent)):
+            part.kind, part.blanks = kind, ""
             text = text[len(sent) :] if text.startswith(sent) else ""
         elif part is None or part.kind != kind:
             if not text.strip():
