@@ -178,15 +178,12 @@ class Agent(AgentFields[OutputT]):
         history: ChatMessages | None = None,
         now: float | None = None,
     ) -> EventStream:
-        """Return the run's events as they happen, for `async for`, or for `for` in plain code.
+        """Return the run's events as they happen, for `async for`, or for `for` in plain code. See `arun`.
 
-        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run. See `arun`.
+        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
         """
-        return EventStream(
-            partial(
-                self.arun, question, deps=deps, session=session, on_wait=on_wait, label=label, history=history, now=now
-            )
-        )
+        more: dict[str, Any] = {"label": label, "history": history, "now": now}
+        return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more))
 
     # -- plans
 

@@ -73,10 +73,8 @@ _OUTCOMES = get_args(Outcome)
 
 
 class Engine:
-    """One run. Make one, await `run`, read what it used from `totals`.
-
-    `make_guards` makes the guards of the run. `has_ended` says of a replay that the record is that of the whole run.
-    """
+    """One run. Make one, await `run`, read what it used from `totals`. `make_guards` makes its guards. `has_ended` says
+    of a replay that the record is that of the whole run."""
 
     def __init__(
         self,
@@ -163,7 +161,8 @@ class Engine:
             hint = "Raise it in a tool. A hook refuses with plait.Refuse."
             outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
         try:
-            self.written.finish(self.steps, outcome.answer)
+            if self.on_event is not None:
+                self.written.finish(self.steps, outcome.answer)
         except asyncio.CancelledError as why:  # `on_event` failed
             outcome = _cancelled(why)
         await self._close_objects()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Literal
 
-from msgspec import UNSET, MsgspecError
+from msgspec import UNSET, MsgspecError, Struct
 
 from plait.core import Event, PieceKind
 from plait.core import events as ev
@@ -66,9 +66,8 @@ class WrittenText:
         """Mark what is left. `answer` is the run's, None for none; if it is not known, the last one written is it."""
         for reply in tuple(self._replies):
             self.drop(reply)
-        text = ""
-        if answer is not UNSET and answer is not None:
-            text = answer if isinstance(answer, str) else encode(answer).decode()
+        known = None if answer is UNSET else answer
+        text = known if isinstance(known, str) else "" if known is None else encode(known).decode()
         taken, rest = None, text
         for part in reversed(self._answers) if answer is not None else ():
             if answer is UNSET or _is_json_of(part.text, answer):
@@ -105,15 +104,14 @@ class WrittenText:
             self._say(ev.Marked(part.step, part.number, kind))  # type: ignore[arg-type]
 
 
-class _Part:
+class _Part(Struct, eq=False):
     """A part of a reply. `blanks` are at its end so far, and not sent. `pieces` are kept if it may be the answer."""
 
-    __slots__ = ("blanks", "kind", "number", "pieces", "step")
-
-    def __init__(self, number: int, step: int, kind: PieceKind) -> None:
-        self.number, self.step, self.kind = number, step, kind
-        self.blanks = ""
-        self.pieces: list[str] = []
+    number: int
+    step: int
+    kind: PieceKind
+    blanks: str = ""
+    pieces: list[str] = []
 
     @property
     def text(self) -> str:

@@ -257,16 +257,9 @@ class ReplyPieces:
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
-        held = ""
-        match event:
-            case (
-                ev.Thought(step=step)
-                | ev.Action(step=step)
-                | ev.Asked(step=step)
-                | ev.Marked(step=step, kind="thought")
-            ):
-                if self._is_preview:
-                    held = self._withdraw(step)
+        held, is_thought = "", isinstance(event, ev.Marked) and event.kind == "thought"
+        if self._is_preview and (is_thought or isinstance(event, ev.Thought | ev.Action | ev.Asked)):
+            held = self._withdraw()
         match event:
             case ev.Asked(phase=phase):
                 self._phase = phase
@@ -324,9 +317,9 @@ class ReplyPieces:
         text, self._preface = self._preface, ""
         return self._write(text)
 
-    def _withdraw(self, step: int) -> str:
+    def _withdraw(self) -> str:
         """Return what was held back of a text that is not the answer, as reasoning. What was sent stays a paragraph."""
-        held = self._separate("thought", step, self._preface) if self._thoughts else ""
+        held = self._separate("thought", self._live_step, self._preface) if self._thoughts else ""
         self._separator = "\n\n" if self._sent else self._separator
         self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
         return held

@@ -238,7 +238,7 @@ class AskForReply(BasePerformer):
         model = self._phases.of(think.phase)
         if not self._is_asked:
             self._is_asked = True
-            if not by_tool:
+            if not by_tool and engine.on_event is not None:
                 engine.written.begin()
             engine.say(ev.Asked(self.step, think.phase, model.spec))
             self._holds_text = self._reply is not None or engine.chain.holds_text(Think)
