@@ -115,7 +115,10 @@ def test_text_behind_which_calls_come_ends_as_a_thought(tmp_path: Path) -> None:
     first = stream_of({"content": "I look."}, {"tool_calls": [call("people", '{"city": "Lyon"}')]})
     run, seen = asyncio.run(ask([first, stream_of({"content": "7"})], tmp_path / "j.db", tools=[people]))
     told = [each for each in seen if isinstance(each, ev.Text | ev.Thought | ev.Answer | ev.Marked)]
-    first, last = (ev.Text(1, "I look.", 1), ev.Marked(1, 1, "thought")), (ev.Text(2, "7", 2), ev.Marked(2, 2, "answer"))
+    first, last = (
+        (ev.Text(1, "I look.", 1), ev.Marked(1, 1, "thought")),
+        (ev.Text(2, "7", 2), ev.Marked(2, 2, "answer")),
+    )
     assert told == [*first, *last]
     recorded = [each for each in run.events if isinstance(each, ev.Text | ev.Thought | ev.Answer | ev.Marked)]
     assert recorded == [ev.Thought(1, "I look.", 1), first[1], ev.Answer(2, "7", 2), last[1]]
