@@ -103,19 +103,25 @@ def test_a_run_is_resumed_forked_and_replayed_with_the_loop_that_was_chosen(tmp_
     assert forked.loop == "tool_calling", "a fork keeps the loop, whatever its model"
 
 
-def test_an_answer_streams_as_text_and_comes_whole_at_its_end(tmp_path: Path) -> None:
+def test_an_answer_streams_as_text_and_is_marked_at_its_end(tmp_path: Path) -> None:
     parts = [{"content": part} for part in ("Lyon ", "has ", "522,250.")]
     _, seen = asyncio.run(ask([stream_of(*parts)], tmp_path / "j.db", tools=[people]))
-    assert [each.text for each in seen if isinstance(each, ev.Text)] == ["Lyon ", "has ", "522,250."]
-    assert [each.text for each in seen if isinstance(each, ev.Answer)] == ["Lyon has 522,250."]
+    assert [each.text for each in seen if isinstance(each, ev.Text)] == ["Lyon", " has", " 522,250."]
+    assert "".join(each.text for each in seen if isinstance(each, ev.Text | ev.Answer)) == "Lyon has 522,250."
+    assert [each.kind for each in seen if isinstance(each, ev.Marked)] == ["answer"]
 
 
 def test_text_behind_which_calls_come_ends_as_a_thought(tmp_path: Path) -> None:
     first = stream_of({"content": "I look."}, {"tool_calls": [call("people", '{"city": "Lyon"}')]})
     run, seen = asyncio.run(ask([first, stream_of({"content": "7"})], tmp_path / "j.db", tools=[people]))
-    kinds = [(type(each).__name__, each.text) for each in seen if isinstance(each, ev.Text | ev.Thought | ev.Answer)]
-    assert kinds == [("Text", "I look."), ("Thought", "I look."), ("Text", "7"), ("Answer", "7")]
-    assert not any(isinstance(each, ev.Text) for each in run.events), "the record has each text once"
+    told = [each for each in seen if isinstance(each, ev.Text | ev.Thought | ev.Answer | ev.Marked)]
+    first, last = (
+        (ev.Text(1, "I look.", 1), ev.Marked(1, 1, "thought")),
+        (ev.Text(2, "7", 2), ev.Marked(2, 2, "answer")),
+    )
+    assert told == [*first, *last]
+    recorded = [each for each in run.events if isinstance(each, ev.Text | ev.Thought | ev.Answer | ev.Marked)]
+    assert recorded == [ev.Thought(1, "I look.", 1), first[1], ev.Answer(2, "7", 2), last[1]]
 
 
 def test_plain_code_iterates_the_same_events_and_leaving_early_cancels(tmp_path: Path) -> None:
@@ -143,7 +149,7 @@ def pieces(events: list[ev.Event], answer: str, tools: bool = True) -> list[str]
 
 def test_a_server_streams_the_answer_of_tool_calling_while_it_is_written() -> None:
     parts = [ABOUT[:100], ABOUT[100:300], ABOUT[300:].rstrip()]
-    events = [ev.Asked(1, "act", "m"), *(ev.Text(1, part) for part in parts), ev.Answer(1, ABOUT.strip())]
+    events = [ev.Asked(1, "act", "m"), *(ev.Text(1, part) for part in parts), ev.Marked(1, 0, "answer")]
     assert pieces(events, ABOUT.strip()) == [ABOUT[:300].rstrip(), ABOUT[len(ABOUT[:300].rstrip()) :].rstrip()]
     assert pieces([ev.Asked(1, "act", "m"), ev.Text(1, "Hi "), ev.Text(1, "there")], "Hi there", tools=False) == [
         "Hi",
@@ -153,16 +159,16 @@ def test_a_server_streams_the_answer_of_tool_calling_while_it_is_written() -> No
 
 def test_a_sentence_before_a_call_is_not_sent_as_content() -> None:
     events = [
-        *(ev.Asked(1, "act", "m"), ev.Text(1, "I look that up."), ev.Thought(1, "I look that up.")),
-        *(ev.Asked(2, "act", "m"), ev.Text(2, ABOUT), ev.Answer(2, ABOUT)),
+        *(ev.Asked(1, "act", "m"), ev.Text(1, "I look that up."), ev.Marked(1, 0, "thought")),
+        *(ev.Asked(2, "act", "m"), ev.Text(2, ABOUT), ev.Marked(2, 0, "answer")),
     ]
     assert "".join(pieces(events, ABOUT.strip())) == ABOUT.strip()
 
 
 def test_a_long_text_before_a_call_stays_a_paragraph_of_its_own() -> None:
     events = [
-        *(ev.Asked(1, "act", "m"), ev.Text(1, ABOUT), ev.Thought(1, ABOUT)),
-        *(ev.Asked(2, "act", "m"), ev.Text(2, "7"), ev.Answer(2, "7")),
+        *(ev.Asked(1, "act", "m"), ev.Text(1, ABOUT), ev.Marked(1, 0, "thought")),
+        *(ev.Asked(2, "act", "m"), ev.Text(2, "7"), ev.Marked(2, 0, "answer")),
     ]
     assert "".join(pieces(events, "7")) == f"{ABOUT.strip()}\n\n7"
 

@@ -213,7 +213,7 @@ class Gone(Exception):
     """The caller's own error."""
 
 
-EVENTS = (ev.Began, ev.Asked, ev.Called, ev.Observed, ev.Replied, ev.Answer, ev.Ended)
+EVENTS = (ev.Began, ev.Asked, ev.Called, ev.Observed, ev.Replied, ev.Text, ev.Marked, ev.Ended)
 
 
 def failing(at: type, error: BaseException, after: int = 0) -> Callable[[Any], None]:

@@ -160,7 +160,7 @@ def test_a_turn_folds_to_a_line_and_is_told_when_asked_for(plait: Shell, termina
     say(at, "/show", "Error: The session s has no turn yet.")
     at.type("What is it?\n")
     at.until("hang runs")  # the live line
-    drawn = at.until("3 steps · hostile, hang · ", "/show shows it", "Done.", "> ")
+    drawn = at.until("Done.", "3 steps · hostile, hang · ", "/show shows it", "> ")
     assert "I wonder" not in plain(drawn)
     shown = say(at, "/show", "thought", "action", "observation", "answered · run ")
     assert "Turn 1: What is it?" in shown and "I wonder what the hostile tool" in shown
@@ -260,7 +260,7 @@ def test_leave_is_asked_for_behind_the_live_line(plait: Shell, terminals: Any) -
     at.type("Say hello.\n")
     asked = plain(at.until("May 'send' be called with", "(yes, no, a reason, or edit JSON; empty: the run waits) "))
     assert asked.splitlines()[-2].startswith("May 'send' be called")
-    say(at, "yes", "2 steps · send · ", "Sent.")
+    say(at, "yes", "Sent.", "2 steps · send · ")
     at.type("\x04")
     assert at.close() == 0
     assert (plait.folder / "sent.txt").read_text() == "hello\n"

@@ -14,7 +14,7 @@ import plait
 from lazily import Lazy
 from patience import patience
 from plait.config import ServeTable
-from plait.core import Think
+from plait.core import Call, Reply, Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
 from plait.server.agents import serve_agent
@@ -74,6 +74,34 @@ def test_an_agent_whose_thoughts_are_not_told_tells_none_whatever_is_asked(agent
     with serving(serve_agent("plait", agent, ServeTable())) as here, client(here) as api:
         got = api.chat.completions.create(model="plait", messages=MESSAGES, extra_body={"thoughts": True})
         assert "reasoning_content" not in (got.choices[0].message.model_extra or {})
+
+
+@pytest.mark.parametrize("thoughts", [True, False])
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_chat_has_progress_and_no_text_of_a_child_run(thoughts: bool, streams: bool, journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def work(ctx: plait.Context[None]) -> str:
+        """Work."""
+        ctx.report_progress("half \ud83d", {"done": 1})
+        return "worked"
+
+    inner = plait.Agent("tool_calling", model=plait.Scripted(["The child says 3."], chunk=4))
+    calls = (Call("work", {}, "a"), Call("inner", {"question": "i"}, "b"))
+    script = [Reply("I ask the others.", calls=calls), "All in all 3."]
+    model = plait.Scripted(script, chunk=4)
+    agent = plait.Agent("tool_calling", model=model, tools=[work, inner.as_tool("inner")], journal=journal)
+    with serving(agent) as here, client(here) as api:
+        more: Any = {"model": "plait", "messages": MESSAGES, "extra_body": {"thoughts": thoughts}}
+        if streams:
+            chunks = list(api.chat.completions.create(stream=True, **more))
+            deltas = [each.choices[0].delta for each in chunks]
+            progress = [found for each in chunks if (found := (each.model_extra or {}).get("progress"))]
+            assert progress == ([{"text": "work: half ?", "data": {"done": 1}}] if thoughts else [])
+        else:
+            deltas = [api.chat.completions.create(**more).choices[0].message]
+        content = "".join(each.content or "" for each in deltas)
+        reasoning = "".join((each.model_extra or {}).get("reasoning_content", "") for each in deltas)
+    assert (content, reasoning) == ("All in all 3.", "I ask the others." if thoughts else "")
 
 
 def test_the_stream_says_the_same_as_the_whole_answer(here: Here) -> None:

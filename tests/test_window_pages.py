@@ -162,6 +162,28 @@ async def test_before_a_models_first_word_its_seconds_are_counted(browser: Brows
         await page.close()
 
 
+async def test_what_a_tool_reports_of_its_progress_is_seen_while_it_works(browser: Browser, journal: Path) -> None:
+    go = threading.Event()
+
+    @plait.tool(read_only=True)
+    def work(ctx: plait.Context[None]) -> str:
+        """Work."""
+        ctx.report_progress(f"half {HOSTILE}", {"done": 1})
+        go.wait(300)
+        return "worked"
+
+    model = Scripted([action("work", {}), answer("over")])
+    with serving(react(journal, model=model, tools=[work])) as server:
+        run = await begun(server)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for("document.querySelector('#step-1 .writing')?.innerText.includes('work: half <script>')")
+        go.set()
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert await page.evaluate("document.querySelectorAll('.writing').length") == 0
+        assert await page.evaluate("window.ran === undefined") and page.problems == []
+        await page.close()
+
+
 async def test_what_a_model_writes_is_seen_before_its_reply_is_whole(browser: Browser, journal: Path) -> None:
     thought = f"I look at Lyon. {HOSTILE} And then, when all that is done, I look at Nice, which I must not forget."
     model = Held([action("population", {"town": "Lyon"}, thought), answer("522250")])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plait.core import Usage
+from plait.core import Call, Observation, Usage
 from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models import embedded
@@ -64,9 +64,9 @@ class Trip:
     "events, parts",
     [
         ([ev.Text(1, "It is "), ev.Text(1, "42.")], [["text", "It is 42."]]),
-        ([ev.Text(1, "It is 42."), ev.Answer(1, "It is 42.")], [["answer", "It is 42."]]),
+        ([ev.Text(1, "It is "), ev.Answer(1, "42.")], [["answer", "It is 42."]]),
         (
-            [ev.Text(1, "I look."), ev.Thought(1, "I look."), ev.Action(1, "f()")],
+            [ev.Text(1, "I "), ev.Thought(1, "look."), ev.Action(1, "f()")],
             [["thought", "I look."], ["action", "f()"]],
         ),
         ([ev.PartialOutput(1, Trip("L")), ev.PartialOutput(1, Trip("Lyon"))], [["output", '{\n "city": "Lyon"\n}']]),
@@ -88,6 +88,16 @@ def test_a_reply_that_begins_anew_leaves_nothing_of_the_first_try() -> None:
     for event in (ev.Asked(1, "act", "m"), ev.Thought(1, "I was"), ev.Noted(1, "retry", "again"), ev.Thought(1, "Now")):
         replies.add(event)
     assert replies.steps() == [{"step": 1, "parts": [["thought", "Now"]]}]
+
+
+def test_progress_of_a_tool_is_told_until_its_call_ends() -> None:
+    replies = PartialReplies()
+    replies.add(ev.Noted(1, "progress", "work: half\ud83d", {"done": 1}))
+    told = {"text": "work: half?", "data": {"done": 1}}
+    assert replies.steps() == [{"step": 1, "parts": [], "progress": told}]
+    replies.add(ev.ChildEvent("c", "p", ev.Thought(1, "of a child")))
+    replies.add(ev.Observed(1, Call("work", {}), Observation("done")))
+    assert replies.steps() == []
 
 
 def test_of_a_long_text_the_end_is_told_and_half_a_character_is_sent() -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -47,7 +47,7 @@ from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.conversations.sessions import session_spec
 from plait.runtime.hooks import check_hooks
-from plait.runtime.run import Run
+from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
 from plait.tools import Tool
@@ -57,7 +57,6 @@ from plait.tools.mcp.server import parse_word
 if TYPE_CHECKING:
     from plait.runtime.planning.plan_estimate import Expected
     from plait.runtime.planning.plans import Planned
-
 
 T = TypeVar("T")
 
@@ -179,14 +178,16 @@ class Agent(AgentFields[DepsT, OutputT]):
         deps: DepsT | None = None,
         session: str | None = None,
         on_wait: OnWait | None = None,
+        label: str = "",
+        history: ChatMessages | None = None,
+        now: float | None = None,
     ) -> EventStream:
-        """Return the run's events as they happen, for `async for`, or for `for` in plain code.
+        """Return the run's events as they happen, for `async for`, or for `for` in plain code. See `arun`.
 
         The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
         """
-        return EventStream(
-            lambda on_event: self.arun(question, deps=deps, session=session, on_wait=on_wait, on_event=on_event)
-        )
+        more: dict[str, Any] = {"label": label, "history": history, "now": now}
+        return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more))
 
     # -- plans
 
@@ -330,24 +331,33 @@ class Agent(AgentFields[DepsT, OutputT]):
         agent, store, row = await self._find_recorded(run)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
-                raise StaleAnswer(
-                    f"Run {row.head.run} is over ({row.status}): it takes no answer.",
-                    run=row.head.run,
-                    waits=(),
-                    hint="",
-                )
+                over = f"Run {row.head.run} is over ({row.status}): it takes no answer."
+                raise StaleAnswer(over, run=row.head.run, waits=(), hint="")
             output = recorded_output(agent._parts.output, row.head)
             return runs.read_finished_run(row, store, agent._loop, output)
-        if row.head.caller is not None:
-            raise ConfigError(
-                f"Run {row.head.run} is a child of run {row.head.caller.run}.",
-                hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
-            )
+        if (caller := row.head.caller) is not None:
+            hint = f"Resume run {caller.run}, which continues with its child runs."
+            raise ConfigError(f"Run {row.head.run} is a child of run {caller.run}.", hint=hint)
         timeline = await read_timeline(store, row.head.run, bodies=False)
         async with open_deps(agent.make_deps, deps) as deps:
             run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
             run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
             return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
+
+    def stream_resume(
+        self,
+        run: str | Run[Any],
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        deps: DepsT | None = None,
+        force: bool = False,
+        on_wait: OnWait | None = None,
+    ) -> EventStream:
+        """Resume a run, and return its events from there. See `resume` and `stream`; a run that is over has none."""
+        return EventStream(
+            partial(self.aresume, run, answer, question=question, deps=deps, force=force, on_wait=on_wait)
+        )
 
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
@@ -391,6 +401,12 @@ class Agent(AgentFields[DepsT, OutputT]):
             run_spec, log = await runs.fork(run_spec, head, rows, at, store)
             return await runs.perform(run_spec, head, log, store, on_event)
 
+    def stream_fork(
+        self, run: str | Run[Any], at: int, *, deps: DepsT | None = None, on_wait: OnWait | None = None, label: str = ""
+    ) -> EventStream:
+        """Start a fork, and return its events from step `at` on. See `fork` and `stream`."""
+        return EventStream(partial(self.afork, run, at, deps=deps, on_wait=on_wait, label=label))
+
     @staticmethod
     def from_journal(
         head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
@@ -423,7 +439,7 @@ class Agent(AgentFields[DepsT, OutputT]):
     async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[DepsT, OutputT], Store, RunRow]:
         """Return the agent that goes on with a recorded run, the store, and the run."""
         store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
+        row = await store.find_run(id_of_run(run))
         return self._with_loop_of(row.head), store, row
 
     def _with_loop_of(self, head: RunHead) -> Agent[DepsT, OutputT]:
@@ -443,12 +459,3 @@ class Agent(AgentFields[DepsT, OutputT]):
     @cached_property
     def _made_parts(self) -> AgentParts:  # a `cached_property` is no property of a protocol for pyright
         return AgentParts(self)
-
-
-def _id_of(run: str | Run[Any]) -> str:
-    """Return the id of a run that is given as an id or as a `Run`. Raises `ConfigError` for other values."""
-    if isinstance(run, Run):
-        return run.id
-    if not isinstance(run, str):
-        raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
-    return run

@@ -20,7 +20,7 @@ from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text
 from plait.cli.run import perform_run
-from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
+from plait.cli.run_output import answering, next_steps, print_answer, summarize_run, view_for
 from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count
@@ -126,6 +126,7 @@ class Chat:
 
             view = OneLineView(sys.stderr)
             summarize = view.summary
+        view = answering(view)
         self.turns += 1
         asked: UserQuestion = [question, *self.files]
         self.files = ()
@@ -153,7 +154,7 @@ class Chat:
                 self.say(line)
         elif summarize is not None:
             self.say(summarize(run), dim=True)
-        print_answer(run)
+        print_answer(run, view=view)
 
     def handle_sigterm(self) -> None:
         """Make SIGTERM end the chat, even where Ctrl-C would only drop a line."""

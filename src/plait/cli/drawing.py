@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TextIO
 
@@ -84,6 +84,8 @@ class TerminalView(SpinnerView):
         """The current line so far."""
         self._pending = ""
         """Text that is held back: white space, and a word that may not be complete."""
+        self._texts: defaultdict[int, str] = defaultdict(str)
+        """The texts that may be the answer or a thought."""
         self._open_calls: list[Call] = []
 
     def __call__(self, event: Event | StageEnded) -> None:
@@ -99,6 +101,11 @@ class TerminalView(SpinnerView):
                 self._spin(ModelStatus(f"{phase} · {clean(model)}", model))
             case ev.Thought(text=text):
                 self._stream("thought", text)
+            case ev.Text(text=text, part=part) | ev.Answer(text=text, part=part):
+                self._texts[part] += text
+                self._spin("writes an answer")
+            case ev.Marked(part=part, kind="thought") if part in self._texts:
+                self._block("thought", self._texts.pop(part))
             case ev.Action():
                 # The loop parses its syntax; the action is drawn when its call starts.
                 self._end_block()

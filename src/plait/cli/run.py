@@ -14,10 +14,10 @@ from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt, user_at_terminal
 from plait.cli.process import cancellable, stdout_to_stderr
-from plait.cli.run_output import RunView, exit_with_run, has_guide, suggest_next, view_for
+from plait.cli.run_output import RunView, answering, exit_with_run, has_guide, suggest_next, view_for
 from plait.core import Event
 from plait.core.errors import ConfigError
-from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
+from plait.core.events import Action, Answer, Asked, Began, Ended, Text, Thought
 from plait.models.stages import StageEnded, listen_to_stages
 from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.run import Run
@@ -83,9 +83,10 @@ def run(
         agent = make_agent(flags)
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
+    view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
     done = perform_run(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
-        view_for(sys.stderr, quiet=quiet),
+        view,
         plans=plans,
         may_ask=not as_object,
     )
@@ -98,6 +99,7 @@ def run(
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
         suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
+        view=view,
     )
 
 
@@ -110,9 +112,10 @@ def perform_and_exit(
     plans: PlanPrompt | None = None,
 ) -> NoReturn:
     """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
-    done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
+    view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
+    done = perform_run(start, view, plans=plans, may_ask=not as_object)
     show_plan = plans.render if plans is not None else None
-    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan)
+    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan, view=view)
 
 
 class _WatchedRun:
@@ -135,7 +138,7 @@ class _WatchedRun:
                     self._plans.run = event.run
             case Asked() if not self._has_read and event.model.partition(":")[0] == "local":
                 self._prompt_sent = time.monotonic()
-            case Thought() | Action() | Answer() if self._prompt_sent is not None:
+            case Thought() | Action() | Answer() | Text() if self._prompt_sent is not None:
                 self.show_stage(StageEnded("reading prompt", time.monotonic() - self._prompt_sent))
                 self._prompt_sent, self._has_read = None, True
             case Ended():

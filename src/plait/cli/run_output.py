@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ class SilentView:
         return
 
 
-class LineView:
+class LineView(SilentView):
     """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented.
 
     So no output of a tool looks like a line of Plait. `limit`: characters shown of an observation, None for all.
@@ -66,17 +67,19 @@ class LineView:
     def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
         self._out = out
         self._limit = limit
-        self._thought = ""
+        self._texts: defaultdict[int, str] = defaultdict(str)
+        """The texts that have no mark yet, by their parts."""
         self._open_calls: list[Call] = []
 
     def __call__(self, event: Event | StageEnded) -> None:
-        if not isinstance(event, ev.Thought):
-            self.close()
         match event:
             case ev.Began():
                 self._write("Run", f"{event.run} ({', '.join((event.loop, *describe_origin(event)))})")
-            case ev.Thought(text=text):
-                self._thought += text
+            case ev.Thought(text=text, part=part) | ev.Text(text=text, part=part) | ev.Answer(text=text, part=part):
+                self._texts[part] += text
+            case ev.Marked(part=part, kind=kind):
+                if (text := self._texts.pop(part, "").strip()) and kind == "thought":
+                    self._write("Thought", text)
             case ev.Called(call=call):
                 self._open_calls.append(call)
                 self._write("Action", format_call(call))
@@ -108,18 +111,24 @@ class LineView:
             case _:
                 pass
 
-    def close(self) -> None:
-        """Write the pending part of the thought."""
-        text, self._thought = self._thought.strip(), ""
-        if text:
-            self._write("Thought", text)
-
     def _write(self, label: str, text: str) -> None:
         print(f"{label}: " + clean(text).strip("\n").replace("\n", "\n  "), file=self._out, flush=True)
 
     def _note(self, text: str) -> None:
         if text:
             print(f"  {text}", file=self._out, flush=True)
+
+
+def answering(view: RunView, *, as_object: bool = False) -> RunView:
+    """Return the view that also streams the answer to the terminal, if stdout and stderr are one.
+
+    During a run, stdout is what tools print (see `stdout_to_stderr`).
+    """
+    if as_object or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        return view
+    from plait.cli.markdown import AnswerView
+
+    return AnswerView(view, sys.stderr)
 
 
 def view_for(out: TextIO, *, quiet: bool = False, limit: int | None = SHOWN) -> RunView:
@@ -142,11 +151,12 @@ def exit_with_run(
     is_recorded: bool = True,
     show_plan: Callable[[str], str] | None = None,
     suggestions: Sequence[str] = (),
+    view: RunView | None = None,
 ) -> NoReturn:
     """Print how a run ended and exit with its code. `run` is None if it was cancelled before it began.
 
     `journal` holds the words that make `plait resume` find the run. `show_plan` renders a plan that needs approval.
-    `suggestions` are printed below an answer.
+    `suggestions` are printed below an answer. `view` has shown the run, and perhaps the answer.
     """
     if run is None:
         _print_error("Cancelled before the run began.")
@@ -159,7 +169,7 @@ def exit_with_run(
         for line in next_steps(run, journal) if is_recorded else ():
             _print_error(line)
     try:
-        print_answer(run, as_object=as_object)
+        print_answer(run, as_object=as_object, view=view)
     except BrokenPipeError:
         discard_stdout()
     except OSError as why:
@@ -197,14 +207,21 @@ def suggest_next(
     ]
 
 
-def print_answer(run: Run, *, as_object: bool = False) -> None:
-    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object."""
+def print_answer(run: Run, *, as_object: bool = False, view: RunView | None = None) -> None:
+    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object.
+
+    A terminal shows the Markdown of the text, unless `view` has shown it already.
+    """
     if as_object:
         click.echo(as_json(run.json()))
-    elif run.answer is not None:
+    elif run.answer is not None and not getattr(view, "has_answered", False):
         text = run.answer if isinstance(run.answer, str) else as_json(run.answer)
-        # A pipe gets exactly what the model wrote. In a terminal, the answer must not contain control codes.
-        click.echo(clean(text) if sys.stdout.isatty() else text)
+        if isinstance(run.answer, str) and sys.stdout.isatty():
+            from plait.cli.markdown import print_markdown
+
+            print_markdown(text, sys.stdout)
+        else:  # a pipe gets exactly what the model wrote
+            click.echo(text)
     sys.stdout.flush()
 
 

@@ -86,7 +86,7 @@ def show(
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
         return
     timeline = store.timeline(row.head.run, bodies=False)
-    events = make_events(timeline, recorded_loop(row.head))
+    events = make_events(timeline, recorded_loop(row.head), (row.outcome or {}).get("answer"))
     if row.status == "waiting":
         asked = wait_for(find_open_questions(store.store, row.head.run))
         events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]

@@ -1,12 +1,18 @@
-"""The events of a run, which can be watched while it runs: typed, in order, each with its step."""
+"""The events of a run, which can be watched while it runs: typed, in order, each with its step.
+
+The order of texts is the same for all loops. A text arrives once, in pieces that have the same `part`. When its reply
+is complete, one `Marked` with that `part` says what it was. The pieces of the text that is marked "answer" are the
+answer of the run.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
 from plait.core.code import Ran
+from plait.core.loop import PieceKind
 from plait.core.outcomes import Outcome
 from plait.core.replies import Usage
 from plait.core.tools import Call, Observation
@@ -31,34 +37,47 @@ class Asked(Struct, frozen=True, tag="asked"):
 
 
 class Thought(Struct, frozen=True, tag="thought"):
-    """The next part of a thought."""
+    """The next piece of a thought."""
 
     step: int
     text: str
+    part: int = 0
 
 
 class Action(Struct, frozen=True, tag="action"):
-    """The next part of an action, as the model writes it."""
+    """The next piece of an action, as the model writes it."""
 
     step: int
     text: str
+    part: int = 0
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """The next part of the answer."""
+    """The next piece of what seems to be the answer."""
 
     step: int
     text: str
+    part: int = 0
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """A piece of a reply that may be the answer.
-
-    When the reply is complete, its whole text comes again as `Answer`, or as `Thought` if calls followed.
-    """
+    """The next piece of a text that may be the answer, or a thought if calls follow."""
 
     step: int
     text: str
+    part: int = 0
+
+
+class Marked(Struct, frozen=True, tag="marked"):
+    """No further piece of the text `part` comes, and it was of this kind.
+
+    An answer is marked when the run takes it, or goes on without it: then it was a "thought", as is everything else
+    that a model says beside its actions. "dropped": the attempt failed, so the text is in no reply.
+    """
+
+    step: int
+    part: int
+    kind: Literal["thought", "action", "answer", "dropped"]
 
 
 class PartialOutput(Struct, frozen=True, tag="partial_output"):
@@ -73,7 +92,8 @@ class PartialOutput(Struct, frozen=True, tag="partial_output"):
 
 
 class Replied(Struct, frozen=True, tag="replied"):
-    """A model's reply is complete. `cost` is in USD, None if no price is known."""
+    """A model's reply is complete; `text` is the whole of it, as it is on record. `cost` is in USD, None if no price
+    is known."""
 
     step: int
     phase: str
@@ -114,11 +134,15 @@ class Executed(Struct, frozen=True, tag="executed"):
 
 
 class Noted(Struct, frozen=True, tag="noted"):
-    """A remark: a repair, a cut, a retry, a repeated call, a limit that is near."""
+    """A remark: a repair, a cut, a retry, a repeated call, a limit that is near.
+
+    `data` is the JSON value that a tool reports with `Context.report_progress` (kind "progress"); None for others.
+    """
 
     step: int
     kind: str
     text: str
+    data: Any = None
 
 
 class Ended(Struct, frozen=True, tag="ended"):
@@ -128,6 +152,15 @@ class Ended(Struct, frozen=True, tag="ended"):
     run: Any
 
 
+class ChildEvent(Struct, frozen=True, tag="child"):
+    """An event of a child run, or of a child run of one. `run` is the id of the run whose `event` it is, `parent` that
+    of the run that started it."""
+
+    run: str
+    parent: str
+    event: Event
+
+
 Event: TypeAlias = (
     Began
     | Asked
@@ -135,6 +168,7 @@ Event: TypeAlias = (
     | Action
     | Answer
     | Text
+    | Marked
     | PartialOutput
     | Replied
     | Called
@@ -143,6 +177,7 @@ Event: TypeAlias = (
     | Executed
     | Noted
     | Ended
+    | ChildEvent
 )
 
 WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer] | type[Text]] = {
@@ -152,3 +187,8 @@ WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer] | type[Text]] = {
     "text": Text,
 }
 """The event for each kind of text that a model writes."""
+
+
+def kind_of(event: Thought | Action | Answer | Text) -> PieceKind:
+    """Return the kind of text of which this is a piece."""
+    return cast(PieceKind, type(event).__name__.lower())

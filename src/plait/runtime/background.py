@@ -150,11 +150,11 @@ def is_cancelled() -> bool:
 class EventStream:
     """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
 
-    `begin` performs the run and receives the function that takes its events. Leaving the iteration early cancels the
-    run. A stream can be iterated once.
+    `begin` performs the run and receives the function that takes its events as `on_event`. Leaving the iteration early
+    cancels the run. A stream can be iterated once.
     """
 
-    def __init__(self, begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, begin: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         self._begin = begin
         self._run: asyncio.Task[Any] | None = None
 
@@ -163,7 +163,7 @@ class EventStream:
         if self._run is not None:
             return
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._run = asyncio.get_running_loop().create_task(self._begin(queue.put_nowait))
+        self._run = asyncio.get_running_loop().create_task(self._begin(on_event=queue.put_nowait))
         self._run.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:

@@ -60,6 +60,7 @@ from plait.runtime.run_spec import RunSpec, differs
 from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
 from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan
+from plait.runtime.written_text import WrittenText
 from plait.tools.call_context import call_services
 from plait.tools.end_run import find_ending
 
@@ -72,10 +73,8 @@ _OUTCOMES = get_args(Outcome)
 
 
 class Engine:
-    """One run. Make one, await `run`, read what it used from `totals`.
-
-    `make_guards` makes the guards of the run. `has_ended` says of a replay that the record is that of the whole run.
-    """
+    """One run. Make one, await `run`, read what it used from `totals`. `make_guards` makes its guards. `has_ended` says
+    of a replay that the record is that of the whole run."""
 
     def __init__(
         self,
@@ -116,6 +115,7 @@ class Engine:
         """The child runs (`Run`), if there is no journal to read them from."""
         self.compared = 0
         """Number of requests compared with the record."""
+        self.written = WrittenText(self.say)
         self.performers = Performers(self)
         self._ended: dict[str, Any] | None = None
         self._next = self._checks = self._notes = 0
@@ -160,6 +160,11 @@ class Engine:
                 raise
             hint = "Raise it in a tool. A hook refuses with plait.Refuse."
             outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
+        try:
+            if self.on_event is not None:
+                self.written.finish(self.steps, outcome.answer)
+        except asyncio.CancelledError as why:  # `on_event` failed
+            outcome = _cancelled(why)
         await self._close_objects()
         try:
             self._ended = self.totals()
@@ -178,7 +183,7 @@ class Engine:
             with suppress(asyncio.CancelledError):
                 await self.journal.close()
         # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
-        del self.performers, self.chain
+        del self.performers, self.chain, self.written
         return outcome
 
     def totals(self) -> dict[str, Any]:

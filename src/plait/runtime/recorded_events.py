@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+from msgspec import UNSET
 
 from plait import loops
 from plait.core import Event, Loop
@@ -24,6 +27,7 @@ from plait.journal.records import Resumption, RunHead
 from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
 from plait.runtime.signals import describe_signal, read_signal
+from plait.runtime.written_text import WrittenText
 
 
 def recorded_loop(head: RunHead) -> Loop | None:
@@ -34,10 +38,31 @@ def recorded_loop(head: RunHead) -> Loop | None:
         return None
 
 
-def make_events(timeline: Timeline, loop: Loop | None) -> list[Event]:
-    """Return the events of a record. `loop` separates thoughts, actions and answers; without it, all text is
-    thought."""
-    return [event for moment in timeline.moments for event in _events_at(moment, loop)]
+def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> list[Event]:
+    """Return the events of a record, each text in one piece of its kind.
+
+    `loop` separates thoughts, actions and answers; without it, all text is thought. `answer` is the run's; if it is not
+    given, the last one written is it.
+    """
+    events: list[Event] = []
+    written, step = WrittenText(events.append), 0
+    for moment in timeline.moments:
+        for event in _events_at(moment, loop):
+            step = max(step, getattr(event, "step", 0))
+            if isinstance(event, ev.Thought | ev.Action | ev.Answer):
+                written.add(event.step, "", ev.kind_of(event), event.text)
+                continue
+            if isinstance(event, ev.Asked) and not event.phase.startswith("tool:"):
+                written.begin()
+            elif isinstance(event, ev.Replied):
+                written.end("")
+            events.append(event)
+    written.finish(step, answer)
+    kinds = {event.part: event.kind for event in events if isinstance(event, ev.Marked)}
+    for i, event in enumerate(events):
+        if isinstance(event, ev.Thought | ev.Action | ev.Answer):
+            events[i] = ev.WRITTEN[kinds[event.part]](event.step, event.text, event.part)
+    return events
 
 
 def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:

@@ -24,7 +24,7 @@ class ReplyListener:
     """
 
     def __init__(self, engine: Engine, entry: Entry, again: bool) -> None:
-        self._engine, self._step, self._n = engine, entry.step, read_key(entry.key).n
+        self._engine, self._step, self._key, self._n = engine, entry.step, entry.key, read_key(entry.key).n
         self._effect = effect = entry.effect
         self._on_piece = engine.performers.started.add_piece if effect.watch else None
         self._holds_answers = engine.chain.holds_text(CheckAnswer, Finish)
@@ -65,22 +65,22 @@ class ReplyListener:
             self._answer.add(text)
 
     def again(self) -> None:
-        """Start again: the attempt failed, so its text is not part of the reply."""
+        """Drop the text so far: the attempt failed, so it is in no reply."""
         if self._fed:
             self._again = True
+            self._engine.written.drop(self._key)
             self._begin()
 
     def close(self, reply: Reply) -> None:
         """End the reply."""
         if self._splitter is not None:
             self._show(self._splitter.close(bool(reply.calls) or reply.finish == "broken"))
+        self._engine.written.end(self._key)
 
     def _show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            if piece.kind != "observation":
-                event = ev.WRITTEN[piece.kind](self._step, piece.text)
-                if not (self._holds_answers and isinstance(event, ev.Answer | ev.Text)):
-                    self._engine.say(event)
+            if piece.kind != "observation" and not (self._holds_answers and piece.kind in ("answer", "text")):
+                self._engine.written.add(self._step, self._key, piece.kind, piece.text)
             if piece.kind == "answer" and self._answer is not None and not self._only_answer:
                 self._answer.add(piece.text)
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, cast
 from msgspec import Struct, convert, structs
 
 from plait.core import Event, Exchange, Loop, Outcome, Status, Usage, Waiting
-from plait.core.errors import JournalError, OutputError
+from plait.core.errors import ConfigError, JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
 from plait.journal.codec import encode
@@ -162,7 +162,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     @property
     def events(self) -> list[Event]:
         """Return the run's events as a listener would have received them, each text in one piece."""
-        return make_events(self.timeline, self.loop_object)
+        return make_events(self.timeline, self.loop_object, self.answer)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:
@@ -212,6 +212,15 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
 
 def _raise(error: Exception) -> NoReturn:
     raise error
+
+
+def id_of_run(run: str | Run[Any]) -> str:
+    """Return the id of a run that is given as an id or as a `Run`. Raises `ConfigError` for other values."""
+    if isinstance(run, Run):
+        return run.id
+    if not isinstance(run, str):
+        raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
+    return run
 
 
 def waits_of(outcome: Outcome | None) -> dict[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from math import inf
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -59,7 +60,9 @@ class ChatCompletion:
     def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
         self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
         thoughts = served.thoughts and asked.thoughts
-        self._pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=asked.output is not None)
+        typed = asked.output is not None
+        self._pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
+        self._tells_progress = thoughts
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._base: dict[str, Any] = {}
 
@@ -180,6 +183,9 @@ class ChatCompletion:
         yield last, False
 
     def _chunks_for(self, event: Event | None) -> bytes:
+        if self._tells_progress and isinstance(event, ev.Noted) and event.kind == "progress":
+            progress = {"text": replace_surrogates(event.text), "data": event.data}
+            return self._chunk({}, progress=progress)
         reasoning, content = self._pieces.add(event)
         chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
         return chunks + self._chunk({"content": content}) if content else chunks
@@ -192,9 +198,9 @@ class ChatCompletion:
             chunks += _event({**self._base, "choices": [], "usage": usage_of(run)})
         return chunks + DONE
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return _event({**self._base, "choices": [choice]})
+        return _event({**self._base, **more, "choices": [choice]})
 
 
 class CompletionStream(Response):
@@ -230,10 +236,11 @@ class ReplyPieces:
     Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if nothing checks
     answers afterwards (no grounding, no output type), it is the first attempt, and the phase's reply is only the
     answer. In tool calling, text is the answer unless calls follow: it is streamed after `PREFACE` characters, or at
-    once without tools. Other answers are sent at the end of the run; `rest` returns what is missing.
+    once without tools; what is held back of a thought is reasoning. Other answers are sent at the end of the run, and
+    all if not `streams`; `rest` returns what is missing.
     """
 
-    def __init__(self, agent: Agent, *, thoughts: bool, typed: bool = False) -> None:
+    def __init__(self, agent: Agent, *, thoughts: bool, typed: bool = False, streams: bool = True) -> None:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may add text after something that looked like its answer.
@@ -245,27 +252,28 @@ class ReplyPieces:
         self._sent = self._held = self._preface = self._separator = ""
         self._is_preview = False
         """The live step's text is the answer unless calls follow."""
-        self._max_preface = PREFACE if agent.tools else 0
+        self._max_preface = inf if not (self._is_sure and streams) else PREFACE if agent.tools else 0
         self._last = ("", 0)
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
-        if self._is_preview and isinstance(event, ev.Thought | ev.Action | ev.Asked):
-            self._withdraw()
+        held, is_thought = "", isinstance(event, ev.Marked) and event.kind == "thought"
+        if self._is_preview and (is_thought or isinstance(event, ev.Thought | ev.Action | ev.Asked)):
+            held = self._withdraw()
         match event:
             case ev.Asked(phase=phase):
                 self._phase = phase
             case ev.Thought(step=step, text=text) if self._thoughts:
-                return self._separate("thought", step, replace_surrogates(text)), ""
+                return held + self._separate("thought", step, replace_surrogates(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:
-                return self._separate("action", step, replace_surrogates(text)), ""
+                return held + self._separate("action", step, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
-            case ev.Text(step=step, text=text) if self._is_sure:
+            case ev.Text(step=step, text=text):
                 return "", self._add_text(step, replace_surrogates(text))
             case ev.Noted(kind="retry" | "model_change") if self._live_step > 0:
-                self._live_step = -1  # the reply starts again
-        return "", ""
+                self._live_step, self._preface = -1 if self._sent else 0, ""  # the reply starts again
+        return held, ""
 
     def rest(self, content: str) -> str:
         """Return what is missing of the content. Raises `RequestRejected` if other content was sent."""
@@ -309,10 +317,12 @@ class ReplyPieces:
         text, self._preface = self._preface, ""
         return self._write(text)
 
-    def _withdraw(self) -> None:
-        """Forget text that is not the answer. What was sent of it stays, as a paragraph of its own."""
+    def _withdraw(self) -> str:
+        """Return what was held back of a text that is not the answer, as reasoning. What was sent stays a paragraph."""
+        held = self._separate("thought", self._live_step, self._preface) if self._thoughts else ""
         self._separator = "\n\n" if self._sent else self._separator
         self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
+        return held
 
     def _write(self, text: str) -> str:
         # An answer has no spaces around it.

@@ -284,4 +284,6 @@ def _describe_event(event: Event) -> str:
             return f"step {step}: {call.tool} {'gave a result' if seen.ok else f'gave none ({seen.trouble})'}"
         case ev.Executing(step=step):
             return f"step {step}: code runs"
+        case ev.Noted(step=step, kind="progress", text=text):
+            return f"step {step}: {text}"
     return ""

@@ -19,8 +19,8 @@ class CallServices(Protocol):
     engine: Any
     outside: bool
 
-    def report_progress(self, text: str) -> None:
-        """Show how far the tool is. Called on the run's own event loop."""
+    def report_progress(self, text: str, data: Any = None) -> None:
+        """Show how far the tool is; `data` is JSON. Called on the run's own event loop."""
         ...
 
 

@@ -57,6 +57,8 @@ class PartialReplies:
         self._stages: dict[int, Stage] = {}
         self._replies: dict[int, list[tuple[str, str]] | None] = {}
         """The parts of each step's reply, as (kind, text). None if the step has two replies at once: they mix."""
+        self._progress: dict[int, dict[str, Any]] = {}
+        """What a tool call of a step reported last of its progress, until a call of the step ends."""
 
     def add(self, event: Event) -> None:
         """Add the next event of the run."""
@@ -68,10 +70,11 @@ class PartialReplies:
                 parts = self._replies.get(step)
                 if parts is None:
                     return
-                kind = type(event).__name__.lower()
-                if kind != "text":  # a whole reply repeats its texts by their kinds
-                    parts[:] = [part for part in parts if part[0] not in ("text", "output")]
-                before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
+                kind = ev.kind_of(event)
+                if kind != "text":
+                    parts[:] = [part for part in parts if part[0] != "output"]
+                joins = (kind, "text") if kind in ("thought", "answer") else (kind,)
+                before = parts.pop()[1] if parts and parts[-1][0] in joins else ""
                 parts.append((kind, (before + event.text)[-LONGEST:]))
             case ev.PartialOutput(step=step, value=value):
                 # Only a typed answer that is a tool's input has no other event. Each value replaces the one before.
@@ -82,6 +85,10 @@ class PartialReplies:
                     with suppress(ValueError):  # a serializer of the user's type may not expect half a value
                         text = format_answer(to_jsonable_python(value, fallback=str))
                         parts[:] = [part for part in parts if part[0] != "output"] + [("output", text[-LONGEST:])]
+            case ev.Noted(step=step, kind="progress"):
+                self._progress[step] = {"text": replace_surrogates(event.text)[:LONGEST], "data": event.data}
+            case ev.Observed(step=step):
+                self._progress.pop(step, None)
             case ev.Noted(step=step, kind="retry" | "model_change") if self._replies.get(step):
                 self._replies[step] = []  # the reply starts again
             case ev.Replied(step=step):
@@ -90,9 +97,11 @@ class PartialReplies:
     def steps(self) -> list[dict[str, Any]]:
         """Return each unfinished reply: its `step` and its `parts` as [kind, text].
 
-        Before the first part it has the `stage` of the model and its whole `seconds` instead.
+        Before the first part it has the `stage` of the model and its whole `seconds` instead. A step whose tool reports
+        has that as its `progress`: a `text` and JSON `data`.
         """
-        return [
+        progress = [{"step": step, "parts": [], "progress": each} for step, each in list(self._progress.items())]
+        return progress + [
             {
                 "step": step,
                 "parts": [[kind, replace_surrogates(text)] for kind, text in parts],

@@ -231,7 +231,7 @@ class ViewerTimeline:
         parts: dict[str, Text] = {}
         for number, event in enumerate(split_reply(call, self._loop), 1):
             if isinstance(event, ev.Thought | ev.Action | ev.Answer) and event.text.strip():
-                kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
+                kind = ev.kind_of(event)
                 parts[f"{kind}{number}"] = self._cut(event.text.strip("\n" if kind == "action" else None))
         item.update(parts)
         usage = reply.usage

@@ -66,7 +66,7 @@ def make_record(events: Iterable[Event]) -> dict[str, Any]:
     steps: dict[int, dict[str, Any]] = {}
     number = 0
     for event in events:
-        if isinstance(event, ev.Began | ev.Ended):
+        if isinstance(event, ev.Began | ev.Ended | ev.ChildEvent):
             continue
         number = event.step or number
         step = steps.setdefault(
@@ -97,8 +97,7 @@ def _parts(event: Event) -> Iterable[list[Any]]:
     match event:
         case ev.Thought(text=text) | ev.Action(text=text) | ev.Answer(text=text):
             if text.strip():
-                kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
-                yield _part(kind, "", text.strip("\n"))
+                yield _part(ev.kind_of(event), "", text.strip("\n"))
         case ev.Called(call=call):
             yield _part("call", call.tool, plain_text(call.input) if call.input is not None else "")
         case ev.Observed(call=call, observation=seen):

@@ -9,7 +9,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -17,6 +17,8 @@ from plait.core import LimitNear, Observation, Stopped, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
+from plait.core.text import cut_text
+from plait.journal.codec import encode
 from plait.journal.entries import Question
 from plait.models.base import Model
 from plait.runtime.calls.bound_calls import BoundCall
@@ -192,9 +194,10 @@ class ToolServices:
         self.outside = self.outside or found.outside
         return found.text, max(self.engine.run_spec.agent.limits.observation_chars - 200, 300)
 
-    def report_progress(self, text: str) -> None:
+    def report_progress(self, text: str, data: Any = None) -> None:
+        shown = text or ("" if data is None else cut_text(encode(data).decode(), 200))
         with as_usual():
-            self.engine.say(ev.Noted(self.entry.step, "progress", f"{self.entry.effect.tool}: {text}"))
+            self.engine.say(ev.Noted(self.entry.step, "progress", f"{self.entry.effect.tool}: {shown}", data))
 
     async def ask_model(self, question: str, model: str | Model | None, rules: str, max_tokens: int | None) -> str:
         """Return a model's reply to a question of the tool. Raises `ToolError`."""

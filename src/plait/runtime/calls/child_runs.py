@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, structs
 
-from plait.core import LimitNear, Stopped, Waiting
+from plait.core import Event, LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
+from plait.core.events import ChildEvent
 from plait.core.text import sentence, shorten
 from plait.journal.entries import Question, say_refused
 from plait.journal.memory import MemoryLog
@@ -171,8 +172,13 @@ class RunChild(BasePerformer):
             # Whoever may go on with the parent may go on with its children.
             run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
         questions: list[Question] = []
+
+        def pass_on(event: Event) -> None:
+            engine.say(event if isinstance(event, ChildEvent) else ChildEvent(start.run, engine.run_id, event))
+
+        on_event = pass_on if engine.on_event is not None else None
         self.run = run = await runs.perform(
-            run_spec, head, log, engine.store, resumed=row is not None, on_suspend=questions.extend
+            run_spec, head, log, engine.store, on_event, resumed=row is not None, on_suspend=questions.extend
         )
         services.outside |= run.outside
         if isinstance(run.outcome, Waiting):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Coroutine, MutableMapping
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from typing_extensions import TypeVar
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
+from plait.core.messages import JSON
 from plait.runtime.background import check_call
 from plait.tools.call_context import CallContext
+from plait.tools.render import replace_surrogates
 from plait.tools.threads import serve_object
 
 if TYPE_CHECKING:
@@ -64,10 +67,18 @@ class Context(CallContext, Generic[Deps]):
         """Return the tokens that the run and its child runs have used so far."""
         return self.services.usage if self.services is not None else Usage()
 
-    def report_progress(self, text: str) -> None:
-        """Show how far the tool is, as an event of the run. Callable from any thread."""
+    def report_progress(self, text: str = "", data: JSON = None) -> None:
+        """Show how far the tool is: an event `Noted` of the kind "progress", with a text, a JSON value, or both.
+
+        Callable from any thread. Raises `ConfigError` for `data` that is not JSON.
+        """
+        try:
+            copied = json.loads(replace_surrogates(json.dumps(data, ensure_ascii=False, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError) as why:
+            hint = "Give texts, numbers, lists and dictionaries of them."
+            raise ConfigError(f"report_progress(data=...) is not JSON: {why}.", hint=hint) from None
         if self.services is not None:
-            self.services.loop.call_soon_threadsafe(self.services.report_progress, text)
+            self.services.loop.call_soon_threadsafe(self.services.report_progress, text, copied)
 
     async def aask_model(
         self, question: str, *, model: str | Model | None = None, system: str = "", max_tokens: int | None = None

@@ -238,12 +238,19 @@ class AskForReply(BasePerformer):
         model = self._phases.of(think.phase)
         if not self._is_asked:
             self._is_asked = True
+            if not by_tool and engine.on_event is not None:
+                engine.written.begin()
             engine.say(ev.Asked(self.step, think.phase, model.spec))
             self._holds_text = self._reply is not None or engine.chain.holds_text(Think)
             self._listener = None if by_tool else listen_to_reply(engine, entry, again=self.attempts > 0)
         if self._reply is None:
             with engine.clock.counted(working=int(not by_tool)), engine.span.model(self.step, think, model) as span:
-                self._reply = await self._make_attempts(entry, span)
+                try:
+                    self._reply = await self._make_attempts(entry, span)
+                except BaseException:
+                    if self._listener is not None:
+                        self._listener.again()
+                    raise
         reply = self._reply
         engine.tally.count_reply(reply)
         self._has_replied = True

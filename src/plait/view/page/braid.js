@@ -90,7 +90,7 @@ export class Braid {
   }
 
   // Shows the unfinished replies: [{step, parts: [[kind, text]]}]. Each call has all of their text.
-  // Before the first word of one: {step, parts: [], stage, seconds}.
+  // Before the first word of one: {step, parts: [], stage, seconds}. Of a tool at work: {step, progress: {text}}.
   write(steps) {
     const asked = new Map(
       [...this.items.values()]
@@ -98,7 +98,12 @@ export class Braid {
         .map((each) => [each.step, each.id]),
     );
     this.place.querySelectorAll(".writing").forEach((each) => each.remove());
-    for (const { step, parts, stage, seconds } of steps) {
+    for (const { step, parts, stage, seconds, progress } of steps) {
+      if (progress) {
+        const working = this.steps.get(step)?.root.querySelectorAll(".going") || [];
+        working[working.length - 1]?.before(make("div.writing", {}, make("div.text.prose", {}, shown(progress.text))));
+        continue;
+      }
       const node = this.steps.get(step)?.nodes.get(asked.get(step));
       const drawn = parts
         .filter(([, text]) => text.trim())
