@@ -15,7 +15,8 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
-from plait.journal.store import Journal, RunQuery  # noqa: E402
+from plait.journal.run_query import RunQuery  # noqa: E402
+from plait.journal.store import Journal  # noqa: E402
 from plait.view.run_search import PAGE, find_runs  # noqa: E402
 from window_server import FULL, ONE, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402

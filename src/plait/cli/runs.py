@@ -18,7 +18,8 @@ from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal, wait_for
 from plait.runtime.conversations.sessions import check_session_name
 from plait.view.run_search import STATES
 

@@ -222,7 +222,9 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
     name for finding the run again. `attachments` are the files of the question. `parent` is the run that a fork comes
-    from, `caller` the call that started a child run.
+    from, `caller` the call that started a child run. `user`, `tags` and `metadata` (a JSON object) are what
+    the caller says of the run; a child run has the user and the tags of its parent. `agent` is the name of the agent
+    that made the run.
     """
 
     run: str
@@ -241,6 +243,10 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     given: tuple[Exchange, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     caller: ParentCall | None = None
+    user: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    agent: str = ""
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.
@@ -275,6 +281,20 @@ class SessionRow(Struct, frozen=True):
     turns: int
     question: str
     started: float
+
+
+class RunTotals(Struct, frozen=True):
+    """What a run used, with what it can be grouped by: a `RunRow` without its head, which may be large."""
+
+    run: str
+    label: str
+    user: str
+    agent: str
+    tags: tuple[str, ...]
+    fork_at: int
+    started: float
+    totals: dict[str, Any]
+    """empty until the run ends"""
 
 
 class RunRow(Struct, frozen=True):

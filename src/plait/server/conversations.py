@@ -28,7 +28,8 @@ from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal, NoJournal, wait_for
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.conversations.chat_messages import write_messages
 from plait.server.auth import Caller

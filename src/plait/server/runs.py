@@ -22,7 +22,8 @@ from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal, RunQuery
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run

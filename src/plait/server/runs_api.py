@@ -14,7 +14,8 @@ from starlette.routing import Route
 from plait import loops
 from plait.agent import Agent
 from plait.journal.results import Results
-from plait.journal.store import RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import wait_for
 from plait.runtime.conversations.attachments import restore_request
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response

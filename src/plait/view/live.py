@@ -19,7 +19,8 @@ from plait.core.errors import PlaitError
 from plait.journal import codec
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal, wait_for
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools.render import replace_surrogates

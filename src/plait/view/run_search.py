@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal, NoJournal, wait_for
 from plait.view.served_runs import UNNAMED
 
 PAGE = 40
