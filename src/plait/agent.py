@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -38,6 +38,7 @@ from plait.runtime.agents.agent_description import (
     suggest_arguments,
 )
 from plait.runtime.agents.agent_fields import AgentFields
+from plait.runtime.agents.annotations import RunAnnotations, check_annotations
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.calls.child_runs import make_agent_tool
@@ -45,7 +46,7 @@ from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.conversations.sessions import session_spec
 from plait.runtime.hooks import check_hooks
-from plait.runtime.run import Run
+from plait.runtime.run import Run, id_of
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
 from plait.tools import Tool
@@ -128,6 +129,8 @@ class Agent(AgentFields[OutputT]):
         history: ChatMessages | None = None,
         on_wait: OnWait | None = None,
         now: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
@@ -142,7 +145,10 @@ class Agent(AgentFields[OutputT]):
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, deps=deps, session=session, history=history, on_wait=on_wait, now=now))
+        work = self.arun(
+            question, deps=deps, session=session, on_event=on_event, on_wait=on_wait, history=history, now=now, **about
+        )
+        return run_blocking(work)
 
     async def arun(
         self,
@@ -152,31 +158,41 @@ class Agent(AgentFields[OutputT]):
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
-        label: str = "",
         history: ChatMessages | None = None,
         now: float | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
         `on_event`, a plain function, receives each event as it happens; the last is `Ended`, also for a cancelled run.
-        If it raises, the run is cancelled, and this call raises that error. `label` is a name by which the journal
-        finds the run again. For the other arguments see `run`.
+        If it raises, the run is cancelled, and this call raises that error. `about` are `user`, `tags`, `metadata` and
+        `label`: the journal keeps them and finds the run by them (`RunAnnotations`). For the other arguments see `run`.
         """
         check_call(on_event)
+        annotations = check_annotations(**about)
         run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
-        head = msgspec.structs.replace(head, label=label)
+        head = msgspec.structs.replace(head, **annotations)
         log = await runs.open_log(run_spec, head, self._parts.store)
         return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def stream(
-        self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
+        self,
+        question: UserQuestion,
+        *,
+        deps: Any = None,
+        session: str | None = None,
+        on_wait: OnWait | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> EventStream:
         """Return the run's events as they happen, for `async for`, or for `for` in plain code.
 
-        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
+        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run. `on_event`
+        receives each event first. For the other arguments see `arun`.
         """
         return EventStream(
-            lambda on_event: self.arun(question, deps=deps, session=session, on_wait=on_wait, on_event=on_event)
+            lambda emit: self.arun(question, deps=deps, session=session, on_wait=on_wait, on_event=emit, **about),
+            on_event,
         )
 
     # -- plans
@@ -348,9 +364,12 @@ class Agent(AgentFields[OutputT]):
         run_spec = await agent._runs.prepare_replay(row.head)
         return await runs.replay(run_spec, row.head, store, recorded)
 
-    def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
-        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        return run_blocking(self.afork(run, at, deps=deps))
+    def fork(self, run: str | Run[Any], at: int, *, deps: Any = None, **about: Unpack[RunAnnotations]) -> Run[OutputT]:
+        """Start a new run that takes the first `at - 1` steps from `run` and performs the others.
+
+        It keeps the user, tags and metadata of `run`, except for those that are given.
+        """
+        return run_blocking(self.afork(run, at, deps=deps, **about))
 
     async def afork(
         self,
@@ -360,17 +379,18 @@ class Agent(AgentFields[OutputT]):
         deps: Any = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
-        label: str = "",
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
-        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
+        """Start a new run from a step of another one. See `fork`."""
         check_call(on_event)
+        annotations = check_annotations(**about)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
         agent, store, row = await self._find_recorded(run)
         rows = await store.read_rows(row.head.run)
         has_code = any(each.step < at for each in Timeline(rows).code)
         run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
-        head = msgspec.structs.replace(head, label=label)
+        head = msgspec.structs.replace(head, **annotations)
         run_spec, log = await runs.fork(run_spec, head, rows, at, store)
         return await runs.perform(run_spec, head, log, store, on_event)
 
@@ -406,7 +426,7 @@ class Agent(AgentFields[OutputT]):
     async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[OutputT], Store, RunRow]:
         """Return the agent that goes on with a recorded run, the store, and the run."""
         store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
+        row = await store.find_run(id_of(run))
         return self._with_loop_of(row.head), store, row
 
     def _with_loop_of(self, head: RunHead) -> Agent[OutputT]:
@@ -426,12 +446,3 @@ class Agent(AgentFields[OutputT]):
     @cached_property
     def _made_parts(self) -> AgentParts:  # a `cached_property` is no property of a protocol for pyright
         return AgentParts(self)
-
-
-def _id_of(run: str | Run[Any]) -> str:
-    """Return the id of a run that is given as an id or as a `Run`. Raises `ConfigError` for other values."""
-    if isinstance(run, Run):
-        return run.id
-    if not isinstance(run, str):
-        raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
-    return run

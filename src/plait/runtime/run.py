@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, cast
 from msgspec import Struct, convert, structs
 
 from plait.core import Event, Exchange, Loop, Outcome, Status, Usage, Waiting
-from plait.core.errors import JournalError, OutputError
+from plait.core.errors import ConfigError, JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
 from plait.journal.codec import encode
@@ -61,6 +61,13 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """Whether its context holds content from outside: results of tools marked `open_world` (see `Agent.taint`)."""
     taint: str = "off"
     """What the agent does after such content: "off" or "ask"."""
+    user: str = ""
+    """For whom it was made, as the caller says; so are `tags`, `metadata` and `label`."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    label: str = ""
+    agent: str = ""
+    """The name of the agent that made it."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -206,12 +213,24 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
             **({"tree": self.tree.json()} if self.tree.runs > 1 else {}),
             "seconds": self.seconds,
             "models": self.models,
+            "user": self.user,
+            "tags": self.tags,
+            "metadata": self.metadata,
             "phases": phases,
         }
 
 
 def _raise(error: Exception) -> NoReturn:
     raise error
+
+
+def id_of(run: str | Run[Any]) -> str:
+    """Return the id of a run that is given as an id or as a `Run`. Raises `ConfigError` for other values."""
+    if isinstance(run, Run):
+        return run.id
+    if not isinstance(run, str):
+        raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
+    return run
 
 
 def waits_of(outcome: Outcome | None) -> dict[str, str] | None:
@@ -255,4 +274,9 @@ def run_of(
         tools=head.tools,
         outside=outside,
         taint=taint,
+        user=head.user,
+        tags=head.tags,
+        metadata=head.metadata,
+        label=head.label,
+        agent=head.agent,
     )
