@@ -15,7 +15,7 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
-from plait.journal.run_query import RunQuery  # noqa: E402
+from plait.journal.run_query import RunQuery, make_query  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.view.run_search import PAGE, find_runs  # noqa: E402
 from window_server import FULL, ONE, serving  # noqa: E402
@@ -123,7 +123,7 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
 def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
     assert find_runs(Journal(journal), RunQuery(limit=PAGE)) == ([], False)
     with pytest.raises(ConfigError):
-        find_runs(Journal(journal), RunQuery(status="odd", limit=PAGE))
+        find_runs(Journal(journal), make_query(status="odd", limit=PAGE))
     with serving(react(journal)) as server:
         assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}
         assert server.ask("GET", "/api/runs/none")[0] == 404

@@ -110,6 +110,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
 @options.agent(recorded=True)
+@options.about_run
 @options.load_tools
 @options.journal
 @options.as_object
@@ -120,9 +121,10 @@ def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bo
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
     row, _ = find_run(run, journal)
+    about = options.read_annotations(flags)
     agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
     perform_and_exit(
-        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
+        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait, **about),
         as_object=as_object,
         quiet=quiet,
         journal=journal,

@@ -48,6 +48,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @options.evidence
 @options.attach
 @options.session
+@options.about_run
 @options.journal
 @options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
@@ -74,6 +75,7 @@ def run(
         raise ConfigError("The question is empty.", hint="Say what to do.")
     if session is not None and flags["no_journal"]:
         raise ConfigError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
+    about = options.read_annotations(flags)
     if plan is not None or evidence is not None:
         from plait.cli.plan_text import make_agent_with_plan
 
@@ -83,7 +85,7 @@ def run(
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
     done = perform_run(
-        lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
+        lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait, **about),
         view_for(sys.stderr, quiet=quiet),
         plans=plans,
         may_ask=not as_object,

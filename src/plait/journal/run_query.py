@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -63,36 +62,20 @@ class RunQuery(Struct, frozen=True):
 ALL = RunQuery()
 
 
-class RunFilters(TypedDict, total=False):
-    """The filters that users give, by the names of `RunQuery`."""
-
-    status: str
-    grade: str
-    user: str
-    tags: str | Sequence[str]
-    agent: str
-    loop: str
-    model: str
-    session: str
-    words: str
-    since: Time | None
-    until: Time | None
-    min_cost: float | str | None
-    max_cost: float | str | None
-    children: bool
-    limit: int
-    before: int
+TEXTS = ("status", "grade", "user", "agent", "loop", "model", "session", "words")
+FILTERS = (*TEXTS, "tags", "since", "until", "min_cost", "max_cost", "children", "limit", "before")
+"""The fields that users give; `TEXTS` are texts."""
 
 
 def make_query(**given: Any) -> RunQuery:
-    """Return the query of filters (`RunFilters`); None and "" for those that are not given.
+    """Return the query of these `FILTERS`; None and "" for those that are not given.
 
     `until` a day includes it. Raises `ConfigError`, which names the filter.
     """
     filters: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in RunFilters.__annotations__:
-            raise ConfigError(f"There is no filter {name!r}.", hint=f"Use: {', '.join(RunFilters.__annotations__)}.")
+        if name not in FILTERS:
+            raise ConfigError(f"There is no filter {name!r}.", hint=f"Use: {', '.join(FILTERS)}.")
         if value is None or value == "":
             continue
         match name:
@@ -102,7 +85,7 @@ def make_query(**given: Any) -> RunQuery:
                 filters[name] = _read_cost(name, value)
             case "tags":
                 filters[name] = tuple(
-                    _read_text("tag", each) for each in ([value] if isinstance(value, str) else value)
+                    _read_text("tag", each) for each in (value if isinstance(value, list | tuple | set) else [value])
                 )
             case "limit" | "before" | "children":
                 if type(value) is not (bool if name == "children" else int) or abs(value) >= 2**63:

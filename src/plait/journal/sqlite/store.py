@@ -125,11 +125,8 @@ class SqliteStore:
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
-        stored = [
-            (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
-            for each in head.attachments
-            if each.digest in contents
-        ]
+        files = [(each, contents[each.digest]) for each in head.attachments if each.digest in contents]
+        stored = [(each.digest, scrubber(data) if each.kind == "text" else data) for each, data in files]
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             self._hold_lock(owner)
@@ -150,8 +147,10 @@ class SqliteStore:
         scrubber: Scrubber,
         times: Iterator[float] | None = None,
     ) -> SqliteLog:
-        texts = (head.question, str(head.loop.get("name", "")), head.session, head.user, head.agent)
-        question, name, session, *of_filters = (scrubber(each.encode("utf-8", "replace")).decode() for each in texts)
+        question, name, session, *found_by = (
+            scrubber(each.encode("utf-8", "replace")).decode()
+            for each in (head.question, str(head.loop.get("name", "")), head.session, head.user, head.agent)
+        )
         tags = scrubber(codec.encode(head.tags)).decode()
         text = scrubber(codec.encode(head)).decode()
         begun = (head.run, question, name, head.parent, head.fork_at, text, session)
@@ -159,7 +158,7 @@ class SqliteStore:
         state = crc_of_state(crc, "running", owner, None, None, "{}")
         caller = head.caller.run if head.caller is not None else ""
         try:
-            values = (*begun, owner, started, started, head.label, caller, *of_filters, tags, state)
+            values = (*begun, owner, started, started, head.label, caller, *found_by, tags, state)
             n = connection.execute(_BEGIN, values).lastrowid or 0
         except sqlite3.IntegrityError:
             raise JournalError(
@@ -381,8 +380,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> int:
             connection.execute(connections.MARK_LOSS, (repr(self._clock()),))
-            (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()
-            return int(count)
+            return int(connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()[0])
 
         return await self._open_writer().transact(work, durable=True)
 
