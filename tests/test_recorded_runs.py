@@ -237,7 +237,7 @@ def test_open_questions_stand_in_show_and_in_the_list(plait: Shell) -> None:
     (asked,) = listed["questions"]
     assert asked["question"] == run["waits"]["question"] and asked["tool"] == "calculator"
     assert json.loads(plait("show", "last", "--json").out)["questions"] == [asked]
-    assert f"Open question {asked['question']}" in plait("show", "last").out
+    assert f"--question {asked['question']} --answer" in plait("show", "last").out
     done = plait("resume", "last", "--question", asked["question"], "--answer", "yes", "--quiet")
     assert done.code == 0 and json.loads(plait("show", "last", "--json").out)["questions"] == []
 

@@ -96,8 +96,8 @@ def show(
     _show_steps(row, timeline, events, full=full)
     for each in questions:
         waiting = Waiting(each.kind, each.text, each.question)
-        asker = "" if each.asked_by == each.run else f" of child run {each.asked_by}"
-        click.echo(f"Open question {each.question}{asker}. {how_to_answer(each.run, waiting, words)[0]}")
+        asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
+        click.echo(asker + how_to_answer(each.run, waiting, words)[0])
 
 
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
