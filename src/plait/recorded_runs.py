@@ -14,6 +14,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow, RunTotals
 from plait.journal.run_query import make_query
+from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, NoJournal, Store, read_timeline, wait_for
 from plait.journal.timeline import Timeline, select_rows_before
 from plait.runtime.approvals import waiting_with
@@ -21,7 +22,6 @@ from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, id_of
 from plait.runtime.runs import read_finished_run
 from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
-from plait.view.served_runs import RunLabel
 
 GROUPS = ("day", "user", "tag", "agent")
 

@@ -23,6 +23,7 @@ from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
+from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal
 from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import UserQuestion
@@ -33,7 +34,6 @@ from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
 from plait.server.metrics import ServerMetrics
 from plait.view.live import PartialReplies
-from plait.view.served_runs import RunLabel
 
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""

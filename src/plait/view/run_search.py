@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.served_runs import UNNAMED
 from plait.journal.store import Journal, NoJournal, wait_for
-from plait.view.served_runs import UNNAMED
 
 PAGE = 40
 """Runs on one page by default."""

@@ -13,13 +13,13 @@ from plait.journal.entries import Question
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
+from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
 from plait.view.plan_svg import STYLE, as_svg
-from plait.view.served_runs import RunLabel
 from plait.view.timeline import ViewerTimeline, question_item
 
 SHORT = 400
