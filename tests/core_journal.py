@@ -15,7 +15,8 @@ from typing import Any
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
 from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord, Row, RunHead, RunRow
-from plait.journal.store import ENDED, RecordAndBody, RunQuery
+from plait.journal.run_query import RunQuery
+from plait.journal.store import ENDED, RecordAndBody
 from plait.journal.timeline import Timeline
 
 RUN = "20260101-000000-root"

@@ -14,8 +14,9 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec, redaction
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
-from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
-from plait.journal.store import ALL, ENDED, KeptRecord, RunQuery, StoreInfo
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.run_query import ALL, RunQuery
+from plait.journal.store import ENDED, KeptRecord, StoreInfo
 
 
 class KeptLog(MemoryLog):
@@ -109,11 +110,17 @@ class MemoryStore:
             head, outcome, guards = row.head, row.outcome or {}, row.totals.get("guards", {})
             caller, said = head.caller.run if head.caller else "", outcome.get("answer") or outcome.get("reason") or ""
             equal = {"status": row.status, "loop": head.loop["name"], "session": head.session, "parent": head.parent}
+            equal |= {"user": head.user, "grade": (row.grade or {}).get("mark")}
+            cost = (row.totals.get("tree") or row.totals).get("cost_usd")
+            bounds = [(query.since, row.started, 1), (query.min_cost, cost, 1), (query.max_cost, cost, -1)]
+            within = [low is None or (it is not None and it * sign >= low * sign) for low, it, sign in bounds]
+            within.append(query.until is None or row.started < query.until)
             models, text = [each["spec"] for each in head.models.values()], f"{head.question} {said}".casefold()
             wanted = {
                 query.caller: caller == query.caller,
                 query.model: query.model in models,
-                query.agent: head.label.split(":")[2:3] == [query.agent],
+                query.agent and "agent": query.agent in (head.agent, *head.label.split(":")[2:3]),
+                query.tags: set(query.tags) <= set(head.tags),
                 query.labels: head.label in query.labels,
                 query.numbers: row.n in query.numbers,
                 query.before: row.n < query.before,
@@ -123,10 +130,19 @@ class MemoryStore:
             }
             is_shown = not caller or query.children or query.caller or query.numbers
             others = all(fit for asked, fit in wanted.items() if asked or asked == "")
-            return bool(is_shown and others and all(getattr(query, name) in ("", it) for name, it in equal.items()))
+            return bool(
+                is_shown
+                and others
+                and all(within)
+                and all(getattr(query, name) in ("", it) for name, it in equal.items())
+            )
 
         found = [row for row in map(self._row, reversed(self.runs.values())) if fits(row)]
         return found[: query.limit if query.limit >= 0 else None]
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        rows = [(row.head, row) for row in await self.list_runs(query)]
+        return [RunTotals(h.run, h.label, h.user, h.agent, h.tags, h.fork_at, r.started, r.totals) for h, r in rows]
 
     async def list_values(self) -> dict[str, list[str]]:
         heads = [log.head for log in self.runs.values()]

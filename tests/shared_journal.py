@@ -25,7 +25,8 @@ from typing import Any
 import plait
 from plait.core import Call, Reply
 from plait.core.errors import PlaitError
-from plait.journal.store import Journal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 
 RUNS, EFFECTS = 8, 3

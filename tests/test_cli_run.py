@@ -13,7 +13,7 @@ import pytest
 from cli_support import Shell, action, final, turn
 
 KEYS = ["run", "status", "answer", "reason", "waits", "loop", "steps", "calls", "usage", "cost_usd", "seconds"]
-KEYS += ["models", "phases"]
+KEYS += ["models", "user", "tags", "metadata", "phases"]
 
 
 @pytest.fixture

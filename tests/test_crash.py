@@ -12,7 +12,8 @@ from conftest import some_of
 from crash_support import kill_and_resume, run_script
 from loop_scripts import ANSWER, LOOPS
 from models_server import Server
-from plait.journal.store import Journal, RunQuery
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 

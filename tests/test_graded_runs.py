@@ -15,7 +15,8 @@ from fork_server import run_forked
 from lazily import skip_without
 from plait import Scripted
 from plait.journal.results import Results
-from plait.journal.store import Journal, RunQuery
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Journal
 from plait.lab import acompare
 from window_support import answer, react
 

@@ -27,8 +27,9 @@ from plait.journal.export import export, lines
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import IntentRecord, NoteRecord, RunHead
+from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.log import SqliteLog
-from plait.journal.store import Journal, RunQuery, default_path
+from plait.journal.store import Journal, default_path
 
 ME = owner_of_this_process()
 

@@ -7,6 +7,7 @@ test_journal_*.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import string
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from memory_store import MemoryStore
+from memory_store import KeptLog, MemoryStore
 from plait.core import Call, File, Observation
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal.carry import pack
@@ -32,8 +33,9 @@ from plait.journal.records import (
     RunHead,
 )
 from plait.journal.results import Results
+from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.store import SqliteStore
-from plait.journal.store import ENDED, Journal, RunQuery, read_timeline
+from plait.journal.store import ENDED, Journal, read_timeline
 
 ME = owner_of_this_process()
 GONE = f"{ME.split(':')[0]}:999999999:1:{':'.join(ME.split(':')[3:])}"
@@ -255,19 +257,34 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
             "label": chance.choice(["", "cell", f"serve:ada:{chance.choice(['bot', 'b.t'])}:k{n}"]),
             "parent": chance.choice(["", "", f"run-{n - 1:02}"]) if n else "",
             "caller": ParentCall(f"run-{chance.randrange(n):02}", "1.0") if n and chance.random() < 0.2 else None,
+            "user": chance.choice(["", "ada", 'o"b', "été"]),
+            "agent": chance.choice(["", "bot", "shop:agent"]),
+            "tags": tuple(chance.sample(["a", "b", ",", '"', "a,b", "\\"], chance.randint(0, 3))),
         }
         asked = " ".join(chance.sample(words, 2))
         status = chance.choice(["answered", "failed", "waiting", "running", "gone"])
         guards = {name: [1] for name in ("taint", "approvals") if chance.random() < 0.3}
         outcome = {"type": status, **chance.choice([{"answer": f"in {asked}"}, {"reason": "why " + words[n % 5]}])}
+        totals: dict[str, Any] = {"guards": guards} if guards else {}
+        if chance.random() < 0.8:
+            totals |= {"cost_usd": chance.choice([None, 0.0, 0.25, 1.5]), "calls": n}
+        if chance.random() < 0.3:
+            totals["tree"] = {"runs": 2, "cost_usd": chance.choice([None, 0.5, 2.0])}
+        mark = chance.choice(["", "right", "wrong"])
         for store in stores:
+            vars(store)["_clock"] = lambda n=n: float(n)
             made = RunHead(
                 f"run-{n:02}", asked, {"name": "react" if n % 3 else "json"}, {"": {"spec": f"m{n % 2}"}}, **fields
             )
             log = await store.begin(made, GONE if status == "gone" else ME)
+            if isinstance(log, KeptLog):
+                log.started = float(n)
             if status not in ("running", "gone"):
-                await log.end(status, outcome, {"guards": guards} if guards else {})
-    for _ in range(200):
+                await log.end(status, outcome, totals)
+            if mark and made.label == "cell":
+                await store.keep("result", "cell", made.run, json.dumps({"grade": {"mark": mark}}).encode())
+    matched: dict[str, bool] = {}
+    for _ in range(400):
         asked_for = {
             "status": ["answered", "failed", "waiting", "running", "interrupted"],
             "loop": ["react", "json"],
@@ -275,9 +292,16 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
             "session": ["trip", "none"],
             "label": ["ce", "serve:"],
             "labels": [("cell",), ("cell", "x")],
-            "agent": ["bot", "b.t"],
+            "agent": ["bot", "b.t", "shop:agent", "b*"],
+            "user": ["ada", 'o"b', "été", "nobody"],
+            "tags": [("a",), (",",), ('"',), ("a", "b"), ("a,b",), ("\\",), ("none",)],
+            "grade": ["right", "wrong"],
+            "since": [10.0, 20.5],
+            "until": [10.0, 30.0],
+            "min_cost": [0.0, 0.25, 1.0],
+            "max_cost": [0.0, 0.5],
             "words": ["lyon", "été nice", "WHY", "%_", "in"],
-            "parent": ["run-03", "run-11"],
+            "parent": [f"run-{n:02}" for n in range(20)],
             "caller": [f"run-{n:02}" for n in range(10)],
             "numbers": [(1, 5, 9), tuple(range(1, 30))],
             "children": [True],
@@ -290,6 +314,10 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         query = RunQuery(**{name: chance.choice(asked_for[name]) for name in chosen})
         found = [[(row.head.run, row.status, row.n) for row in await store.list_runs(query)] for store in stores]
         assert found[0] == found[1] == found[2], query
+        sums = [await store.list_totals(query) for store in stores]
+        assert sums[0] == sums[1] == sums[2] and [each.run for each in sums[0]] == [run for run, *_ in found[0]], query
+        matched |= {name: True for name in chosen if found[0]}
+    assert set(matched) == set(asked_for)  # each filter has found something
     values = [await store.list_values() for store in stores]
     assert values[0] == values[1] == values[2] and values[0]["sessions"] == ["trip", "work"]
     for store in stores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
-from plait.journal.store import Journal, RunQuery  # noqa: E402
+from plait.journal.run_query import FILTERS, RunQuery, make_query  # noqa: E402
+from plait.journal.store import Journal  # noqa: E402
+from plait.server.runs_api import viewer_routes  # noqa: E402
 from plait.view.run_search import PAGE, find_runs  # noqa: E402
-from window_server import FULL, ONE, serving  # noqa: E402
+from window_server import FULL, ONE, TWO, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
 
 
@@ -122,7 +125,7 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
 def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
     assert find_runs(Journal(journal), RunQuery(limit=PAGE)) == ([], False)
     with pytest.raises(ConfigError):
-        find_runs(Journal(journal), RunQuery(status="odd", limit=PAGE))
+        find_runs(Journal(journal), make_query(status="odd", limit=PAGE))
     with serving(react(journal)) as server:
         assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}
         assert server.ask("GET", "/api/runs/none")[0] == 404
@@ -236,3 +239,85 @@ def test_what_is_no_number_is_refused_in_words(journal: Path) -> None:
             assert (status, "is a number" in told["error"]["message"]) == (400, True), path[:60]
         deep = b'{"at": 1, "options": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
         assert server.ask("POST", f"/api/runs/{run}/fork", deep)[0] == 400
+
+
+def test_the_page_of_the_api_names_each_route(journal: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    with serving(react(journal)) as server:
+        routes = viewer_routes(server.manager)
+    known = {
+        f"{method} {route.path}"
+        for route in routes
+        if route.path.startswith("/api/")
+        for method in (route.methods or ()) - {"HEAD"}
+    }
+    assert set(re.findall(r"^\| `((?:GET|POST) /api/[^`]*)`", page, re.MULTILINE)) == known
+    named = re.findall(r"`(\w+)`", page[page.index("## Filters") :])
+    assert {*FILTERS, "tag"} - {"tags", "children", "limit", "before"} <= set(named)
+    fields = page[page.index("A run of `/api/runs` has") : page.index("## Filters")]
+    with serving(react(journal)) as server:
+        server.ask("POST", "/api/runs", {"agent": "plait", "question": "?"})
+        (run,) = server.ask("GET", "/api/runs")[2]["runs"]
+    assert set(re.findall(r"`(\w+)`", fields)) <= set(run)
+
+
+def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> None:
+    about = {"user": "ada", "tags": ["web", "beta"], "metadata": {"order": 17}}
+    with serving(react(journal, [answer("x")] * 3)) as server:
+        for more in (about, {}):
+            run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", **more})[2]["run"]
+            until(lambda run=run: server.ask("GET", f"/api/runs/{run}")[2]["run"]["status"] == "answered")
+        found = server.ask("GET", "/api/runs?user=ada&tag=web&tag=beta&since=1h&agent=plait")[2]
+        assert [each["tags"] for each in found["runs"]] == [["web", "beta"]] and found["live"] == []
+        whole = server.ask("GET", f"/api/runs/{found['runs'][0]['run']}")[2]["run"]
+        assert (whole["user"], whole["metadata"]) == ("ada", {"order": 17})
+        assert server.ask("GET", "/api/runs?user=nobody")[2]["runs"] == []
+        groups = server.ask("GET", "/api/costs?by=user")[2]["groups"]
+        assert {each["key"]: each["runs"] for each in groups} == {"ada": 1, "": 1}
+        (only,) = server.ask("GET", "/api/costs?by=agent&user=ada")[2]["groups"]
+        assert (only["key"], only["runs"]) == ("plait", 1)
+        assert server.ask("GET", "/api/questions")[2] == {"questions": []}
+        for wrong in ("runs?since=x", "runs?status=odd", "costs?by=moon", "costs?min_cost=x", "questions?until=x"):
+            status, _, said = server.ask("GET", f"/api/{wrong}")
+            assert status == 400 and said["error"]["message"], wrong
+        for bad in ({"tags": "web"}, {"user": "u" * 300}, {"metadata": {"x": "y" * 20_000}}, {"user": "a\nb"}):
+            assert server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", **bad})[0] == 400
+
+
+def test_open_questions_are_listed_with_the_run_to_resume(journal: Path) -> None:
+    script = [action("population", {"town": "Lyon"}), answer("4")]
+    with serving(react(journal, script, approve="always")) as server:
+        run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", "user": "ada"})[2]["run"]
+        until(lambda: server.ask("GET", f"/api/runs/{run}")[2]["run"]["status"] == "waiting")
+        (asked,) = server.ask("GET", "/api/questions?user=ada")[2]["questions"]
+        assert (asked["run"], asked["asked_by"], asked["kind"], asked["tool"]) == (run, run, "approval", "population")
+        sent = {"answer": "yes", "question": asked["question"]}
+        assert server.ask("POST", f"/api/runs/{asked['run']}/resume", sent)[0] == 202
+        until(lambda: server.ask("GET", "/api/questions")[2]["questions"] == [])
+
+
+def test_a_client_has_users_of_its_own_and_sees_no_runs_of_others(journal: Path) -> None:
+    """The attack: a client says that its run is one of another client's users, or of the operator's own."""
+    chat = {"model": "plait", "messages": [{"role": "user", "content": "?"}], "metadata": {"order": "17"}}
+    with serving(react(journal, [answer("x")] * 9), tokens=(FULL,), clients=(ONE, TWO)) as server:
+        ask = server.ask
+        for token in (FULL, ONE, TWO):
+            assert ask("POST", "/v1/chat/completions", {**chat, "user": "ada"}, token=token)[0] == 200
+        listed = ask("GET", "/api/runs", token=FULL)[2]["runs"]
+        users = [each["user"] for each in listed]
+        assert users[2] == "ada" and len(set(users)) == 3 and all(each.endswith("/ada") for each in users[:2])
+        assert ask("POST", "/v1/chat/completions", {**chat, "user": users[1]}, token=TWO)[0] == 200
+        assert len(ask("GET", f"/api/runs?user={users[1]}", token=FULL)[2]["runs"]) == 1
+        assert len(ask("GET", "/api/runs?user=ada", token=FULL)[2]["runs"]) == 1
+        assert ask("GET", f"/api/runs/{listed[0]['run']}", token=FULL)[2]["run"]["metadata"] == {"order": "17"}
+        for path in ("/api/runs?user=ada", "/api/costs", "/api/questions"):
+            assert ask("GET", path, token=ONE)[0] == 403
+        assert ask("POST", "/v1/chat/completions", chat, token=ONE)[0] == 200
+        assert ask("GET", "/api/runs", token=FULL)[2]["runs"][0]["user"] == ""
+        nested: Any = "x"
+        for _ in range(900):
+            nested = [nested]
+        for wrong in ({"user": 7}, {"user": "u" * 300}, {"metadata": [1]}, {"metadata": {"x": nested}}):
+            status, _, said = ask("POST", "/v1/chat/completions", {**chat, **wrong}, token=ONE)
+            assert status == 400 and said["error"]["param"] in ("user", "metadata")
+        assert ask("POST", "/v1/chat/completions", {**chat, "user": None, "metadata": None}, token=ONE)[0] == 200

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Waiting
+from plait.journal.served_runs import RunLabel
 from plait.server import chat_format
 from plait.server.auth import Caller
 from plait.server.chat_format import NO_TEXT, ChatMessage, ChatRequest, question_text
 from plait.server.conversations import conversation_key
 from plait.server.errors import RequestRejected
-from plait.view.served_runs import RunLabel
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -73,7 +73,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
         {"tools": [TOOL], "tool_choice": "none"},
         {"functions": [{"name": "f"}], "function_call": "none"},
         {"response_format": {"type": "text"}, "modalities": ["text"], "audio": None, "prediction": None},
-        {"logprobs": False, "top_logprobs": 0, "logit_bias": {}, "user": "u", "metadata": {"chat": "1"}},
+        {"logprobs": False, "top_logprobs": 0, "logit_bias": {}},
         {"max_completion_tokens": 5, "max_tokens": None, "temperature": None, "top_p": 1, "seed": 7, "store": True},
         {"reasoning_effort": "low", "service_tier": "auto", "verbosity": "low", "guided_json": None, "grammar": ""},
     ],

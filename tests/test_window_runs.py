@@ -15,11 +15,11 @@ from plait.config import ServeTable
 from plait.core import Waiting
 from plait.core.errors import ConfigError, PlaitError, UnknownRun
 from plait.core.events import Event
+from plait.journal.served_runs import RunLabel
 from plait.server.agents import change_agent, serve_agent
 from plait.server.auth import Caller
 from plait.server.errors import RequestRejected, rejection_for
 from plait.server.runs import STOPPED, RunManager
-from plait.view.served_runs import RunLabel
 
 ASK = '{"thought": "x", "tool": "ask_user", "tool_input": "Which?"}'
 DONE = '{"thought": "x", "tool": "final_answer", "tool_input": "That one."}'

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from plait.models.recorded import Recorded as Recorded
     from plait.models.scripted import Scripted as Scripted
     from plait.models.settings import ModelSettings as ModelSettings
+    from plait.recorded_runs import open_journal as open_journal
     from plait.runtime.agents.output import OutputType as OutputType
     from plait.runtime.calls.context import Context as Context
     from plait.runtime.conversations.attachments import attach as attach
@@ -85,6 +86,7 @@ _NAMES = {
     "plait.models.recorded": "Recorded",
     "plait.models.scripted": "Scripted",
     "plait.models.settings": "ModelSettings",
+    "plait.recorded_runs": "open_journal",
     "plait.runtime.conversations.attachments": "attach",
     "plait.runtime.calls.context": "Context",
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",

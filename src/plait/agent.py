@@ -38,6 +38,7 @@ from plait.runtime.agents.agent_description import (
     suggest_arguments,
 )
 from plait.runtime.agents.agent_fields import AgentChanges, AgentFields, D
+from plait.runtime.agents.annotations import RunAnnotations, check_annotations
 from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
@@ -129,6 +130,8 @@ class Agent(AgentFields[DepsT, OutputT]):
         history: ChatMessages | None = None,
         on_wait: OnWait | None = None,
         now: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
@@ -144,7 +147,10 @@ class Agent(AgentFields[DepsT, OutputT]):
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, deps=deps, session=session, history=history, on_wait=on_wait, now=now))
+        work = self.arun(
+            question, deps=deps, session=session, on_event=on_event, on_wait=on_wait, history=history, now=now, **about
+        )
+        return run_blocking(work)
 
     async def arun(
         self,
@@ -154,20 +160,21 @@ class Agent(AgentFields[DepsT, OutputT]):
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
-        label: str = "",
         history: ChatMessages | None = None,
         now: float | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
         `on_event`, a plain function, receives each event as it happens; the last is `Ended`, also for a cancelled run.
-        If it raises, the run is cancelled, and this call raises that error. `label` is a name by which the journal
-        finds the run again. For the other arguments see `run`.
+        If it raises, the run is cancelled, and this call raises that error. `about` are `user`, `tags`, `metadata` and
+        `label`: the journal keeps them and finds the run by them (`RunAnnotations`). For the other arguments see `run`.
         """
         check_call(on_event)
+        annotations = check_annotations(**about)
         async with open_deps(self.make_deps, deps) as deps:
             run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
-            head = msgspec.structs.replace(head, label=label)
+            head = msgspec.structs.replace(head, **annotations)
             log = await runs.open_log(run_spec, head, self._parts.store)
             return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
@@ -178,16 +185,18 @@ class Agent(AgentFields[DepsT, OutputT]):
         deps: DepsT | None = None,
         session: str | None = None,
         on_wait: OnWait | None = None,
-        label: str = "",
         history: ChatMessages | None = None,
         now: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> EventStream:
         """Return the run's events as they happen, for `async for`, or for `for` in plain code. See `arun`.
 
-        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
+        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run. `on_event`
+        receives each event first. For the other arguments see `arun`.
         """
-        more: dict[str, Any] = {"label": label, "history": history, "now": now}
-        return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more))
+        more: dict[str, Any] = {"history": history, "now": now, **about}
+        return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more), on_event)
 
     # -- plans
 
@@ -374,9 +383,14 @@ class Agent(AgentFields[DepsT, OutputT]):
         run_spec = await agent._runs.prepare_replay(row.head)
         return await runs.replay(run_spec, row.head, store, recorded)
 
-    def fork(self, run: str | Run[Any], at: int, *, deps: DepsT | None = None) -> Run[OutputT]:
-        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        return run_blocking(self.afork(run, at, deps=deps))
+    def fork(
+        self, run: str | Run[Any], at: int, *, deps: DepsT | None = None, **about: Unpack[RunAnnotations]
+    ) -> Run[OutputT]:
+        """Start a new run that takes the first `at - 1` steps from `run` and performs the others.
+
+        It keeps the user, tags and metadata of `run`, except for those that are given.
+        """
+        return run_blocking(self.afork(run, at, deps=deps, **about))
 
     async def afork(
         self,
@@ -386,10 +400,11 @@ class Agent(AgentFields[DepsT, OutputT]):
         deps: DepsT | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
-        label: str = "",
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
-        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
+        """Start a new run from a step of another one. See `fork`."""
         check_call(on_event)
+        annotations = check_annotations(**about)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
         agent, store, row = await self._find_recorded(run)
@@ -397,15 +412,21 @@ class Agent(AgentFields[DepsT, OutputT]):
         has_code = any(each.step < at for each in Timeline(rows).code)
         async with open_deps(agent.make_deps, deps) as deps:
             run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
-            head = msgspec.structs.replace(head, label=label)
+            head = msgspec.structs.replace(head, **annotations)
             run_spec, log = await runs.fork(run_spec, head, rows, at, store)
             return await runs.perform(run_spec, head, log, store, on_event)
 
     def stream_fork(
-        self, run: str | Run[Any], at: int, *, deps: DepsT | None = None, on_wait: OnWait | None = None, label: str = ""
+        self,
+        run: str | Run[Any],
+        at: int,
+        *,
+        deps: DepsT | None = None,
+        on_wait: OnWait | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> EventStream:
         """Start a fork, and return its events from step `at` on. See `fork` and `stream`."""
-        return EventStream(partial(self.afork, run, at, deps=deps, on_wait=on_wait, label=label))
+        return EventStream(partial(self.afork, run, at, deps=deps, on_wait=on_wait, **about))
 
     @staticmethod
     def from_journal(

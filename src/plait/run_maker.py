@@ -164,7 +164,8 @@ class RunMaker:
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(parent.question, run_spec, conversation)
-        return run_spec, msgspec.structs.replace(head, parent=parent.run, fork_at=at, attachments=parent.attachments)
+        kept = {name: getattr(parent, name) for name in ("attachments", "user", "tags", "metadata")}
+        return run_spec, msgspec.structs.replace(head, parent=parent.run, fork_at=at, **kept)
 
     async def _check_recorded(self, head: RunHead, has_code: bool, deps: Any) -> str | Sandbox:
         """Check that the agent can perform steps of a recorded run. Returns their sandbox."""

@@ -25,6 +25,7 @@ from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count
 from plait.journal.store import Journal
+from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.sessions import check_session_name, fresh_name
 from plait.runtime.run import Run
@@ -45,6 +46,7 @@ that are not given are found as for `plait run`.
 @click.command(epilog=EPILOG)
 @options.session
 @options.named_agent
+@options.about_run
 @options.agent()
 @options.journal
 @options.flag("--watch", "-v", help="Show thoughts, actions and observations on stderr.")
@@ -54,12 +56,14 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
     continue it at any time.
     """
+    about = options.read_annotations(flags)
     agent = make_agent(flags)
     name = fresh_name() if session is None else check_session_name(session)
     agent._parts.check_prices()
     talk = Chat(
         agent, name, options.journal_words(flags["journal"], flags["agent"]), watch=watch, unnamed=session is None
     )
+    talk.about = about
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
     talk.handle_sigterm()
@@ -93,6 +97,8 @@ class Chat:
         self.journal_words = journal_words
         self.lines: LineReader
         self.turns = 0
+        self.about: RunAnnotations = {}
+        """What the user says of each run."""
         self.files: tuple[File, ...] = ()
         """The files of the next question."""
         self.crashed = False
@@ -133,7 +139,7 @@ class Chat:
         try:
             run = perform_run(
                 lambda on_event, on_wait: self.agent.arun(
-                    asked, session=self.session, on_event=on_event, on_wait=on_wait
+                    asked, session=self.session, on_event=on_event, on_wait=on_wait, **self.about
                 ),
                 view,
                 plans=PlanPrompt(self.agent, question),

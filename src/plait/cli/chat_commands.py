@@ -13,10 +13,10 @@ from plait.cli.agent_options import parse_pairs, split_models
 from plait.cli.costs import phase_table
 from plait.cli.output import format_seconds, format_tokens, format_usd, print_table
 from plait.cli.run_output import view_for
-from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count, one_line
 from plait.models.resolve import resolve
+from plait.recorded_runs import format_time
 from plait.runtime.conversations.attachments import attach
 from plait.runtime.conversations.sessions import check_session_name, fresh_name
 from plait.runtime.costs import in_all, merge_spending, spending

@@ -19,14 +19,16 @@ from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.journal.records import RunHead, RunRow
+from plait.journal.run_query import make_query
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.lab.grid import ABSENT, ReportTable, TableColumn, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
+from plait.recorded_runs import GROUPS, CostGroup, RecordedRuns
 from plait.runtime.costs import (
     MICRO,
     TOOLS,
@@ -65,6 +67,7 @@ Examples:
   plait costs last
   plait costs --last 6 --mean --tokens
   plait costs API_RUN LOCAL_RUN --hardware 1500
+  plait costs --by user --since 30d --tag web
 
 Seconds are the sum of all model and tool calls. A column "run:TOOL" has what the child runs of a tool used; "tools" has
 the time of the tools without it. The cells of a row add up to "in all" as they are shown. "-" means that the loop has
@@ -75,7 +78,9 @@ cache.
 
 @click.command(epilog=EPILOG)
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
-@click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs, oldest first.")
+@click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs that match, oldest first.")
+@click.option("--by", type=click.Choice(GROUPS), help="Instead: what all runs that match used, by day, user ...")
+@options.filters
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
 @options.flag("--tokens", help="Also show the tokens of each phase: in, cached, out ...")
 @options.flag("--rates", help="Also show the price of each model and its source.")
@@ -87,6 +92,7 @@ cache.
 def costs(
     runs: tuple[str, ...],
     last: int | None,
+    by: str | None,
     mean: bool,
     tokens: bool,
     rates: bool,
@@ -95,12 +101,19 @@ def costs(
     as_markdown: bool,
     journal: str | None,
     as_object: bool,
+    **filters: Any,
 ) -> None:
     """Compare the time and cost of each RUN (an id, the beginning of one, or `last`): a row a run, a column a phase."""
     options.check_one_format(csv=as_csv, markdown=as_markdown, json=as_object)
     store = open_journal(journal)
+    if by is not None:
+        if runs or last or mean or tokens or rates or hardware is not None:
+            raise ConfigError("--by adds up all runs that match.", hint="Leave out RUN and the options of its table.")
+        _print_groups(RecordedRuns(store.store).costs(by, **filters), by, as_csv, as_markdown, as_object)
+        return
+    query = make_query(**filters)
     wanted = {row.head.run: row for row in map(store.run, runs)}
-    for row in reversed(store.runs(last)) if last else ():
+    for row in reversed(store.find(replace(query, limit=last))) if last else ():
         wanted.setdefault(row.head.run, row)
     if not wanted:
         raise ConfigError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
@@ -136,6 +149,29 @@ def costs(
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         click.echo(table.markdown() if as_markdown else table.text(width))
+
+
+def _print_groups(groups: Sequence[CostGroup], by: str, as_csv: bool, as_markdown: bool, as_object: bool) -> None:
+    """Print what the runs of each day, user, tag or agent used."""
+    if as_object:
+        print_json(msgspec.to_builtins(groups))
+        return
+    rows = [
+        (each.key or ABSENT, each.runs, each.calls, each.input_tokens, each.output_tokens, f"{each.cost_usd:.5f}")
+        for each in groups
+    ]
+    heads = (by, "runs", "calls", "in", "out", "USD")
+    cells = [[each if as_csv or isinstance(each, str) else f"{each:,}" for each in row] for row in rows]
+    columns = (
+        TableColumn(head, tuple(clean(str(row[i])) for row in cells), left=not i) for i, head in enumerate(heads)
+    )
+    unpriced = sum(each.unpriced for each in groups)
+    notes = [f"USD lacks {format_count(unpriced, 'run')} with an unknown price."] if unpriced else []
+    table = ReportTable((), tuple(columns), tuple(notes))
+    if as_csv:
+        click.echo(table.csv(), nl=False)
+    else:
+        click.echo(table.markdown() if as_markdown else table.text(None))
 
 
 @dataclass(frozen=True)

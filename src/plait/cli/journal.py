@@ -8,9 +8,10 @@ from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
 from plait.cli.output import print_json
-from plait.cli.runs import format_time, open_journal
+from plait.cli.runs import open_journal
 from plait.core.text import clean, format_count
 from plait.journal.store import wait_for
+from plait.recorded_runs import format_time
 
 
 @click.group()

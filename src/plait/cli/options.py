@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from plait.core.errors import ConfigError
+from plait.journal.run_query import STATES
 
 if TYPE_CHECKING:
+    from plait.runtime.agents.annotations import RunAnnotations
     from plait.runtime.agents.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -172,6 +174,35 @@ named_agents = click.option(
     multiple=True,
     help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be repeated.",
 )
+filters = combine(
+    click.option("--status", type=click.Choice(STATES), help="Only runs with this status."),
+    click.option("--grade", metavar="MARK", help="Only runs with this grade of a comparison, such as wrong."),
+    click.option("--session", metavar="NAME", help="Only runs of this conversation."),
+    click.option("--user", metavar="NAME", help="Only runs for this user."),
+    repeatable("--tag", "tags", "TAG", "Only runs with this tag. If repeated: with all of them."),
+    click.option("--agent", metavar="NAME", help="Only runs of this agent."),
+    click.option("--since", metavar="TIME", help="Only runs that began then or later: 2026-11-20, or 7d (ago)."),
+    click.option("--until", metavar="TIME", help="Only runs that began before; a day is included."),
+    click.option("--min-cost", metavar="USD", help="Only runs that cost at least this, with their child runs."),
+    click.option("--max-cost", metavar="USD", help="Only runs that cost at most this, with their child runs."),
+)
+"""Which recorded runs: the arguments of `make_query`."""
+about_run = combine(
+    click.option("--user", metavar="NAME", help="For whom the run is made; the journal stores it."),
+    repeatable("--tag", "tags", "TAG", "A word to find the run by. Can be repeated."),
+    repeatable("--metadata", "metadata", "NAME=VALUE", "More about the run, for the journal. Can be repeated."),
+)
+
+
+def read_annotations(flags: dict[str, Any]) -> RunAnnotations:
+    """Take the options of `about_run` out of all flags. None for those that are not given."""
+    user, tags, pairs = (flags.pop(name) for name in ("user", "tags", "metadata"))
+    if wrong := [each for each in pairs if "=" not in each]:
+        raise ConfigError(f"--metadata {wrong[0]} has no value.", hint="Give NAME=VALUE.")
+    metadata = dict(each.split("=", 1) for each in pairs)
+    return {"user": user, "tags": tags or None, "metadata": metadata or None}
+
+
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."

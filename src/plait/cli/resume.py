@@ -128,6 +128,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
 @options.named_agent
 @options.agent(recorded=True)
+@options.about_run
 @options.load_tools
 @options.journal
 @options.as_object
@@ -137,10 +138,11 @@ def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bo
 
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
+    about = options.read_annotations(flags)
     words = options.journal_words(journal, flags["agent"])
     row, _, agent = _find_run_and_agent(run, flags, journal, load_tools)
     perform_and_exit(
-        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
+        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait, **about),
         as_object=as_object,
         quiet=quiet,
         words=words,

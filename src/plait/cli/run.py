@@ -49,6 +49,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @options.evidence
 @options.attach
 @options.session
+@options.about_run
 @options.journal
 @options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
@@ -75,6 +76,7 @@ def run(
         raise ConfigError("The question is empty.", hint="Say what to do.")
     if session is not None and flags["no_journal"]:
         raise ConfigError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
+    about = options.read_annotations(flags)
     if plan is not None or evidence is not None:
         from plait.cli.plan_text import make_agent_with_plan
 
@@ -85,7 +87,7 @@ def run(
     asked: UserQuestion = [question, *map(attach, files)]
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
     done = perform_run(
-        lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
+        lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait, **about),
         view,
         plans=plans,
         may_ask=not as_object,

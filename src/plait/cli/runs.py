@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from plait.cli import options
 from plait.cli.output import print_json, print_table
 from plait.config import load
-from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery, make_query, parse_age
+from plait.journal.store import Journal, wait_for
+from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.conversations.sessions import check_session_name
-from plait.view.run_search import STATES
-
-UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+from plait.runtime.spent import spent_in
 
 
 def open_journal(given: str | None) -> Journal:
@@ -36,76 +34,44 @@ def find_run(run: str, given: str | None) -> tuple[RunRow, Journal]:
     return journal.run(run), journal
 
 
-def run_as_json(row: RunRow) -> dict[str, Any]:
-    """Return a run as `plait runs --json` lists it."""
-    totals, outcome = row.totals, row.outcome or {}
-    return {
-        "run": row.head.run,
-        "status": row.status,
-        "grade": row.grade,
-        "question": row.head.question,
-        "answer": outcome.get("answer"),
-        "reason": outcome.get("reason"),
-        "loop": row.head.loop["name"],
-        "models": {phase: str(model["spec"]) for phase, model in row.head.models.items()},
-        "steps": totals.get("steps"),
-        "calls": totals.get("calls"),
-        "usage": {name: totals.get(name) for name in Usage.__struct_fields__},
-        "cost_usd": totals.get("cost_usd"),
-        "seconds": totals.get("seconds"),
-        "started": format_time(row.started),
-        "updated": format_time(row.updated),
-        "parent": row.head.parent or None,
-        "caller": row.head.caller.run if row.head.caller is not None else None,
-        "session": row.head.session or None,
-    }
-
-
-def format_time(seconds: float) -> str:
-    """Return a time as ISO 8601 in the local zone, to the second."""
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
-
-
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="Maximum number of runs (default 20).")
-@click.option("--status", type=click.Choice(STATES), help="Only runs with this status.")
-@click.option("--session", metavar="NAME", help="Only runs of this conversation.")
+@options.filters
 @options.flag("--children", help="Also list child runs.")
 @options.journal
 @options.as_list
 @click.pass_context
-def runs(
-    context: click.Context,
-    limit: int,
-    status: str | None,
-    session: str | None,
-    children: bool,
-    journal: str | None,
-    as_object: bool,
-) -> None:
-    """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question."""
+def runs(context: click.Context, /, journal: str | None, as_object: bool, **filters: Any) -> None:
+    """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question.
+
+    Tokens and USD are those of the run with its child runs.
+    """
     if context.invoked_subcommand is not None:
         return
 
-    if session is not None:
-        check_session_name(session)
-    store = open_journal(journal)
-    rows = store.find(RunQuery(status or "", session=session or "", children=children, limit=limit))
+    if filters["session"] is not None:
+        check_session_name(filters["session"])
+    query, store = make_query(**filters), open_journal(journal)
+    rows = store.find(query)
     if as_object:
-        print_json([run_as_json(row) for row in rows])
+        asked = [wait_for(read_open_questions(store.store, row)) for row in rows]
+        print_json(
+            [{**describe_run(row), "questions": to_builtins(each)} for row, each in zip(rows, asked, strict=True)]
+        )
         return
     if not rows:
-        which = (f" that are {status}" if status else "") + (f" of the session {clean(session)}" if session else "")
+        which = f" that are {query.status}" if query.status else ""
+        which += f" of the session {clean(query.session)}" if query.session else ""
+        which += " that match" if query != RunQuery(query.status, session=query.session, limit=query.limit) else ""
         click.echo(f"No runs{which} in {store.place}.", err=True)
         return
     lines = []
-    for row, each in zip(rows, map(run_as_json, rows), strict=True):
-        tokens = sum(each["usage"][kind] or 0 for kind in ("input_tokens", "output_tokens"))
-        cost = "" if each["cost_usd"] is None else f"{each['cost_usd']:.5f}"
-        started = each["started"][:19].replace("T", " ")
-        steps = "" if each["steps"] is None else str(each["steps"])
-        question = one_line(each["question"])
-        lines.append([each["run"], started, row.verdict, each["loop"], steps, f"{tokens:,}", cost, question])
+    for row in rows:
+        spent = spent_in({"cost_usd": None, **row.totals})
+        cost = "" if spent.cost_usd is None else f"{spent.cost_usd:.5f}"
+        started = format_time(row.started)[:19].replace("T", " ")
+        numbers = [str(row.totals.get("steps", "")), f"{spent.usage.tokens:,}", cost]
+        lines.append([row.head.run, started, row.verdict, row.head.loop["name"], *numbers, one_line(row.head.question)])
     print_table(["run", "began", "status", "loop", ">steps", ">tokens", ">USD", "question"], lines)
 
 
@@ -147,14 +113,6 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
     store = open_journal(journal)
     age = parse_age(older_than) if older_than is not None else None
     _delete_runs(store, store.old_runs(age, keep), yes=yes, dry_run=dry_run)
-
-
-def parse_age(age: str) -> float:
-    """Return the seconds of an age such as 30d. Raises `ConfigError`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", age.strip())
-    if found is None:
-        raise ConfigError(f"{age!r} is not an age.", hint="Give a number and m, h, d or w, such as 30d.")
-    return float(found[1]) * UNITS[found[2]]
 
 
 def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run: bool) -> None:

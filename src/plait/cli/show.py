@@ -28,19 +28,19 @@ from plait.cli.output import (
     print_json,
     print_table,
 )
-from plait.cli.run_output import view_for
-from plait.cli.runs import find_run, format_time, run_as_json
+from plait.cli.run_output import how_to_answer, view_for
+from plait.cli.runs import find_run
 from plait.cli.tree import show_tree
-from plait.core import Event, Usage
+from plait.core import Event, Usage, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, decode_text, format_count
 from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines, read_digest
-from plait.journal.open_questions import find_open_questions
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
+from plait.recorded_runs import OpenQuestion, describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.spent import spent_in
@@ -85,15 +85,19 @@ def show(
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
         return
+    words = options.journal_words(journal)
     timeline = store.timeline(row.head.run, bodies=False)
     events = make_events(timeline, recorded_loop(row.head), (row.outcome or {}).get("answer"))
-    if row.status == "waiting":
-        asked = wait_for(find_open_questions(store.store, row.head.run))
-        events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]
+    questions = wait_for(read_open_questions(store.store, row))
+    events += [ev.Noted(0, each.kind, each.text) for each in questions if each.asked_by != row.head.run]
     if as_object:
-        _show_object(row, timeline, events)
-    else:
-        _show_steps(row, timeline, events, full=full)
+        _show_object(row, timeline, events, questions)
+        return
+    _show_steps(row, timeline, events, full=full)
+    for each in questions:
+        waiting = Waiting(each.kind, each.text, each.question)
+        asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
+        click.echo(asker + how_to_answer(each.run, waiting, words)[0])
 
 
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
@@ -115,7 +119,9 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
     )
     origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
     origin += f" · child of {head.caller.run}" if head.caller is not None else ""
-    origin += f" · session {clean(head.session)}" if head.session else ""
+    said = {"session": head.session, "user": head.user, "tags": ", ".join(head.tags)}
+    said["metadata"] = as_json(head.metadata) if head.metadata else ""
+    origin += "".join(f" · {name} {clean(value)}" for name, value in said.items() if value)
     click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
     if head.attachments:
@@ -140,10 +146,11 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
         print_table(*phase_table(spent))
 
 
-def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event]) -> None:
+def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event], questions: Sequence[OpenQuestion]) -> None:
     print_json(
         {
-            **run_as_json(row),
+            **describe_run(row),
+            "questions": msgspec.to_builtins(questions),
             "fork_at": row.head.fork_at or None,
             "attachments": msgspec.to_builtins(row.head.attachments),
             "phases": [each.json() for each in spending(timeline)],
@@ -274,6 +281,7 @@ rated it bad. Exit codes: 0 lines were written, 3 no lines to write, 1 an error,
     "--min-score", type=options.NumberType(0, 1), metavar="X", help="Only graded runs with at least this score."
 )
 @options.flag("--approved", help="Only runs that a user rated good.")
+@options.filters
 @options.flag("--strict", help="Leave out replies that Plait had to repair.")
 @options.flag("--force", help="Overwrite existing files.")
 @options.journal

@@ -8,12 +8,12 @@ import click
 from msgspec import convert
 
 from plait.cli.output import format_tokens, format_usd, print_json
-from plait.cli.runs import run_as_json
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, wait_for
+from plait.recorded_runs import describe_run
 from plait.runtime.spent import read_spent
 
 _DEPTH = 100
@@ -53,4 +53,4 @@ def _tree_as_json(row: RunRow, store: Journal, depth: int = 0) -> dict[str, Any]
     if depth > _DEPTH:
         raise ConfigError(f"More than {_DEPTH} runs are nested.", hint="`plait show --tree` without --json shows them.")
     below = [_tree_as_json(child, store, depth + 1) for child in store.children(row.head.run)]
-    return {**run_as_json(row), "children": below}
+    return {**describe_run(row), "children": below}

@@ -223,6 +223,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
     name for finding the run again, `agent` the name of the agent that made it: it is never imported. `attachments` are
     the files of the question. `parent` is the run that a fork comes from, `caller` the call that started a child run.
+    `user`, `tags` and `metadata` (a JSON object) are what the caller says of the run; a child run has the user and the
+    tags of its parent.
     """
 
     run: str
@@ -241,6 +243,9 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     given: tuple[Exchange, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     caller: ParentCall | None = None
+    user: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
     agent: str = ""
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
@@ -276,6 +281,20 @@ class SessionRow(Struct, frozen=True):
     turns: int
     question: str
     started: float
+
+
+class RunTotals(Struct, frozen=True):
+    """What a run used, with what it can be grouped by: a `RunRow` without its head, which may be large."""
+
+    run: str
+    label: str
+    user: str
+    agent: str
+    tags: tuple[str, ...]
+    fork_at: int
+    started: float
+    totals: dict[str, Any]
+    """empty until the run ends"""
 
 
 class RunRow(Struct, frozen=True):

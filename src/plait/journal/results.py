@@ -16,7 +16,8 @@ from msgspec import Struct
 from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import RunRow
-from plait.journal.store import KeptRecord, NoJournal, RunQuery, Store
+from plait.journal.run_query import RunQuery
+from plait.journal.store import KeptRecord, NoJournal, Store
 
 T = TypeVar("T")
 

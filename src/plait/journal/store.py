@@ -28,7 +28,8 @@ from plait.background import BackgroundLoop, run_aside
 from plait.core import Attachment
 from plait.core.errors import UnknownRun
 from plait.journal.keys import read_key
-from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.records import Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.run_query import ALL, RunQuery
 from plait.journal.timeline import Timeline
 from plait.user_folders import state_folder
 
@@ -78,37 +79,6 @@ class RunLog(Protocol):
     def scrub(self, data: bytes) -> bytes:
         """Return bytes as they stand on the record, secrets replaced: what a replay must compare with."""
         ...
-
-
-class RunQuery(Struct, frozen=True):
-    """Which runs to list, the newest first; empty fields match all.
-
-    `status` may be "interrupted": the process of a running one is gone. `label` is its beginning, `labels` are whole.
-    `words` must all occur in the question or the answer (without an answer, the reason), in upper or lower case.
-    `parent` is the run that forks come from, `caller` the one that started child runs; child runs are listed only with
-    `children`, `caller` or `numbers`. `is_tainted`: only runs that read content from outside. `is_open`: only runs that
-    have not ended, or ended with calls in doubt. `before`: only runs with a smaller number. `limit`: -1 for all.
-    """
-
-    status: str = ""
-    loop: str = ""
-    model: str = ""
-    session: str = ""
-    label: str = ""
-    labels: tuple[str, ...] = ()
-    agent: str = ""
-    words: str = ""
-    parent: str = ""
-    caller: str = ""
-    numbers: tuple[int, ...] = ()
-    children: bool = False
-    is_tainted: bool = False
-    is_open: bool = False
-    before: int = 0
-    limit: int = -1
-
-
-ALL = RunQuery()
 
 
 class KeptRecord(Struct, frozen=True):
@@ -212,6 +182,10 @@ class Store(Protocol):
 
     async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
         """Return the runs that match, the newest first."""
+        ...
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        """Return what the runs that match used, the newest first; none where no store is there. Reads no heads."""
         ...
 
     async def list_values(self) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
 from plait.journal.entries import LoopException, ModelCall, RecordedNote
 from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
+from plait.journal.run_query import ALL, RunQuery, make_query
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.lab.cells import read_result
@@ -160,8 +161,9 @@ def find_trajectories(
     min_score: float | None = None,
     approved: bool = False,
     strict: bool = False,
+    **filters: Any,
 ) -> Trajectories:
-    """Find the good runs among these runs, a comparison's, or all (`every`) of the journal.
+    """Find the good runs among these runs, a comparison's, or all (`every`) of the journal that match the filters.
 
     A run is good if a person rated it good, or if a comparison graded it as successful with a score of at least
     `min_score` and no person rated it bad. `approved`: only the former. `loop`: only that loop's runs, by name or with
@@ -172,11 +174,14 @@ def find_trajectories(
         raise ConfigError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
     if "(" in loop:
         loop = loops.word_of(loops.loop_from(loop))
+    query = make_query(**filters)
+    if query != ALL and not every:
+        raise ConfigError("Filters are for all runs of the journal.", hint="Add --all (every=True).")
     place = Journal.at(journal)
     results = Results(place.store)
     chosen: dict[str, GoodRun] = {}
     left_out: dict[str, int] = {}
-    rows = {row.head.run: row for row in _candidates(place, runs, comparison, every, left_out)}
+    rows = {row.head.run: row for row in _candidates(place, runs, comparison, query if every else None, left_out)}
     ratings = wait_for(results.list_ratings(rows))
     graded = _find_results(results, rows.values())
     for run, row in rows.items():
@@ -197,7 +202,7 @@ def training_file(loop: str, phase: str) -> str:
 
 
 def _candidates(
-    journal: Journal, runs: Iterable[str], comparison: str, every: bool, left_out: dict[str, int]
+    journal: Journal, runs: Iterable[str], comparison: str, query: RunQuery | None, left_out: dict[str, int]
 ) -> Iterator[RunRow]:
     """Yield the named runs, then a comparison's in its order, then all, the oldest first."""
     for run in runs:
@@ -208,8 +213,8 @@ def _candidates(
                 yield journal.run(result.run)
             except UnknownRun:
                 left_out["deleted"] = left_out.get("deleted", 0) + 1
-    if every:
-        yield from reversed(journal.runs(limit=2**62))
+    if query is not None:
+        yield from reversed(wait_for(journal.store.list_runs(query)))
 
 
 def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:

@@ -18,7 +18,7 @@ from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.tools.call_context import call_services, cancelled
 from plait.tools.threads import serve_object
-from plait.user_functions import raise_interrupt, require_plain
+from plait.user_functions import call_plain, raise_interrupt, require_plain
 
 T = TypeVar("T")
 
@@ -81,12 +81,17 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     return job.task.result()
 
 
-def check_call(on_event: Callable[[Event], None] | None = None) -> None:
-    """Raise `ConfigError` if this code does not run in a task of asyncio, or for an `on_event` that is async."""
+def check_listener(on_event: Callable[[Event], None] | None) -> None:
+    """Raise `ConfigError` for an `on_event` that is no plain function."""
     if on_event is not None:
         if not callable(on_event):
             raise ConfigError(f"on_event={on_event!r} is not a function.", hint="Give a function of one event.")
         require_plain(on_event, "on_event=", "Give a plain function, such as the put_nowait of a queue.")
+
+
+def check_call(on_event: Callable[[Event], None] | None = None) -> None:
+    """Raise `ConfigError` if this code does not run in a task of asyncio, or for an `on_event` that is async."""
+    check_listener(on_event)
     with suppress(RuntimeError):
         if asyncio.current_task() is not None:
             return
@@ -150,12 +155,17 @@ def is_cancelled() -> bool:
 class EventStream:
     """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
 
-    `begin` performs the run and receives the function that takes its events as `on_event`. Leaving the iteration early
-    cancels the run. A stream can be iterated once.
+    `begin` performs the run and receives the function that takes its events as `on_event`. `on_event` receives each
+    event first. Leaving the iteration early cancels the run. A stream can be iterated once.
     """
 
-    def __init__(self, begin: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self._begin = begin
+    def __init__(
+        self,
+        begin: Callable[..., Coroutine[Any, Any, Any]],
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        check_listener(on_event)
+        self._begin, self._on_event = begin, on_event
         self._run: asyncio.Task[Any] | None = None
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
@@ -163,7 +173,13 @@ class EventStream:
         if self._run is not None:
             return
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._run = asyncio.get_running_loop().create_task(self._begin(on_event=queue.put_nowait))
+
+        def emit(event: Event) -> None:
+            if self._on_event is not None:
+                call_plain(self._on_event, event)
+            queue.put_nowait(event)
+
+        self._run = asyncio.get_running_loop().create_task(self._begin(on_event=emit))
         self._run.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:

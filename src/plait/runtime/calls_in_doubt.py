@@ -10,7 +10,8 @@ from plait.core import Call
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import RunQuery, Store, list_children, read_timeline
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Store, list_children, read_timeline
 from plait.journal.timeline import Timeline
 
 

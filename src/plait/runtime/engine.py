@@ -42,7 +42,7 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.core.text import sentence
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
-from plait.journal.records import ResultRecord
+from plait.journal.records import ResultRecord, RunHead
 from plait.journal.store import RunLog, Store
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
@@ -86,9 +86,10 @@ class Engine:
         span: RunSpan = UNWATCHED,
         store: Store | None = None,
         has_ended: bool = False,
+        head: RunHead | None = None,
     ) -> None:
         self.run_spec, self.log, self.store, self.span, self.on_event = run_spec, log, store, span, on_event
-        self.run_id = log.run
+        self.run_id, self.head = log.run, head
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
         self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)

@@ -61,6 +61,13 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """Whether its context holds content from outside: results of tools marked `open_world` (see `Agent.taint`)."""
     taint: str = "off"
     """What the agent does after such content: "off" or "ask"."""
+    user: str = ""
+    """For whom it was made, as the caller says; so are `tags`, `metadata` and `label`."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    label: str = ""
+    agent: str = ""
+    """The name of the agent that made it."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -206,6 +213,9 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
             **({"tree": self.tree.json()} if self.tree.runs > 1 else {}),
             "seconds": self.seconds,
             "models": self.models,
+            "user": self.user,
+            "tags": self.tags,
+            "metadata": self.metadata,
             "phases": phases,
         }
 
@@ -264,4 +274,9 @@ def run_of(
         tools=head.tools,
         outside=outside,
         taint=taint,
+        user=head.user,
+        tags=head.tags,
+        metadata=head.metadata,
+        label=head.label,
+        agent=head.agent,
     )

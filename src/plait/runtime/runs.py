@@ -330,7 +330,7 @@ async def _perform(
         run_spec = replace(run_spec, past=replace(run_spec.past, session_calls=calls))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
         guards = partial(make_guards, is_child=head.caller is not None)
-        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, store=store)
+        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, store=store, head=head)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.steps)
     if on_suspend is not None and engine.questions:

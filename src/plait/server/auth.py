@@ -35,6 +35,11 @@ class Caller:
         """Return the session's name in the journal. Each client token has its own names."""
         return name if self.full else f"@{self.owner}/{name}"
 
+    def user(self, name: str) -> str:
+        """Return the user's name in the journal. Each client token has its own users, so that no client can pass a run
+        off as one of another client's users."""
+        return self.session(name) if name else ""
+
     def name_session(self, session: str) -> str:
         """Return the name by which the caller knows a session of the journal."""
         return session if self.full else session.removeprefix(f"@{self.owner}/")

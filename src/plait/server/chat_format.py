@@ -23,6 +23,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
 from plait.journal.entries import Question
+from plait.runtime.agents.annotations import check_annotations
 from plait.runtime.conversations.attachments import NO_TEXT, UserQuestion, attach
 from plait.runtime.conversations.sessions import check_session_name
 from plait.runtime.run import Run
@@ -55,7 +56,7 @@ class ChatMessage(Struct, frozen=True):
 
 class ChatRequest(Struct, frozen=True):
     """A request. `messages` alternate between user and agent and end with the user; `system` has the instructions,
-    `output` the JSON Schema of the answer, if the client gives one."""
+    `output` the JSON Schema of the answer, if the client gives one. `user` and `metadata` are for the journal."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -65,6 +66,8 @@ class ChatRequest(Struct, frozen=True):
     session: str | None = None
     thoughts: bool = True
     output: dict[str, Any] | None = None
+    user: str = ""
+    metadata: dict[str, Any] = {}
 
     @property
     def question(self) -> str:
@@ -99,6 +102,12 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     _refuse_unsupported(given)
     system, messages = _parse_messages(given.get("messages"))
     options = given.get("stream_options")
+    about: dict[str, Any] = {}
+    for name in ("user", "metadata"):
+        try:
+            about |= check_annotations(**{name: given.get(name)})
+        except ConfigError as error:
+            _reject(f"'{name}': {error}", name)
     return ChatRequest(
         model=model,
         messages=messages,
@@ -108,6 +117,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
         session=_parse_session(given.get("session"), headers.get(SESSION_HEADER)),
         thoughts=_parse_flag(given, "thoughts", True),
         output=_parse_response_format(given.get("response_format")),
+        **about,
     )
 
 

@@ -149,6 +149,7 @@ class ChatCompletion:
             history=history,
             key=conversations.conversation_key(asked.messages),
             output=asked.output,
+            about={"user": asked.user, "metadata": asked.metadata},
             on_event=on_event,
         )
 

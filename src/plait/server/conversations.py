@@ -28,13 +28,14 @@ from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import Journal, NoJournal, wait_for
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.conversations.chat_messages import write_messages
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
-from plait.view.served_runs import RunLabel
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""

@@ -22,7 +22,10 @@ from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal, RunQuery
+from plait.journal.run_query import RunQuery
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import Journal
+from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run
@@ -31,7 +34,6 @@ from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
 from plait.server.metrics import ServerMetrics
 from plait.view.live import PartialReplies
-from plait.view.served_runs import RunLabel
 
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""
@@ -146,14 +148,16 @@ class RunManager:
         history: ChatMessages | None = None,
         key: str = "",
         output: dict[str, Any] | None = None,
+        about: RunAnnotations | None = None,
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
         """Start a run; returns when the journal has it. `session` is the name from `Caller.session`, `output` the JSON
-        Schema of the answer.
+        Schema of the answer, `about` what the caller says of the run.
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
-        label = str(RunLabel(caller.owner, agent, key))
+        said: RunAnnotations = {**(about or {}), "label": str(RunLabel(caller.owner, agent, key))}
+        said["user"] = caller.user(said.get("user") or "")
         served = self.find_agent(agent)
         if output is not None and served.agent.output is not str:
             raise RequestRejected(
@@ -161,7 +165,7 @@ class RunManager:
             )
         arun = self._with_output(served, output).arun
         active = ActiveRun(agent, session or "", on_event)
-        return await self._perform(active, partial(arun, question, session=session, history=history, label=label))
+        return await self._perform(active, partial(arun, question, session=session, history=history, **said))
 
     async def resume(
         self,

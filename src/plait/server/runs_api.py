@@ -14,7 +14,10 @@ from starlette.routing import Route
 from plait import loops
 from plait.agent import Agent
 from plait.journal.results import Results
-from plait.journal.store import RunQuery, wait_for
+from plait.journal.run_query import TEXTS, make_query
+from plait.journal.store import wait_for
+from plait.recorded_runs import RecordedRuns
+from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import restore_request
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
@@ -40,6 +43,9 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True):
     agent: str
     question: str
     session: str | None = None
+    user: str = ""
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
 
 
 class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,6 +80,8 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/api/runs", api.runs, methods=["GET"]),
         Route("/api/runs", api.start, methods=["POST"]),
         Route("/api/events", api.events),
+        Route("/api/questions", api.questions),
+        Route("/api/costs", api.costs),
         Route("/api/sides", api.sides),
         Route("/api/comparisons", api.comparisons),
         Route("/comparison", api.comparison),
@@ -92,7 +100,7 @@ class ViewerApi:
     """The routes of the viewer. Those that read the journal are plain functions: Starlette runs them in threads."""
 
     def __init__(self, manager: RunManager) -> None:
-        self._manager, self._journal = manager, manager.journal
+        self._manager, self._journal, self._runs = manager, manager.journal, RecordedRuns(manager.journal.store)
 
     # -- pages
 
@@ -139,11 +147,20 @@ class ViewerApi:
 
     def runs(self, request: Request) -> Response:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
-        wanted = _parse_filter(request)
+        wanted = make_query(**{"limit": run_search.PAGE, **_read_filters(request)})
         found, more = run_search.find_runs(self._journal, wanted)
         unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal)
         lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
         return json_response({**lists, "more": more})
+
+    def questions(self, request: Request) -> Response:
+        """Return the open questions of all waiting runs that match."""
+        return json_response({"questions": self._runs.questions(**_read_filters(request))})
+
+    def costs(self, request: Request) -> Response:
+        """Return what all runs that match used by day, user, tag or agent."""
+        by = request.query_params.get("by", "day")
+        return json_response({"by": by, "groups": self._runs.costs(by, **_read_filters(request))})
 
     def run(self, request: Request) -> Response:
         return json_response(live.run_document(self._journal, _run_id(request)))
@@ -226,7 +243,8 @@ class ViewerApi:
         caller = request.state.caller
         session = caller.session(given.session) if given.session else None
         async with self._manager.take_turn(session) as turn:
-            active = await self._manager.start(given.agent, given.question, caller=caller, session=session)
+            about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
+            active = await self._manager.start(given.agent, given.question, caller=caller, session=session, about=about)
             turn.release_after(active)
         return json_response({"run": active.run}, 201)
 
@@ -278,11 +296,12 @@ async def _parse_body(request: Request, kind: type[T]) -> T:
         raise RequestRejected(400, f"The body can't be used: {error}.") from None
 
 
-def _parse_filter(request: Request) -> RunQuery:
+def _read_filters(request: Request) -> dict[str, Any]:
+    """Return the filters in the address: those of `make_query`, with any number of `tag`."""
     query = request.query_params
-    given: dict[str, Any] = {name: query[name] for name in run_search.FILTERS if name in query}
+    given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
     numbers = {name: _parse_number(name, query[name]) for name in ("before", "limit") if name in query}
-    return RunQuery(**{"limit": run_search.PAGE, **given, **numbers})
+    return {**given, **numbers, "tags": query.getlist("tag")}
 
 
 def _parse_number(name: str, text: str) -> int:

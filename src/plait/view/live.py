@@ -19,7 +19,9 @@ from plait.core.errors import PlaitError
 from plait.journal import codec
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, RunQuery, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import Journal, wait_for
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools.render import replace_surrogates
@@ -34,7 +36,6 @@ from plait.view.run_view import (
     run_facts,
     show_child_questions,
 )
-from plait.view.served_runs import RunLabel
 from plait.view.timeline import ViewerTimeline, build_timeline
 
 PAUSE = 0.25

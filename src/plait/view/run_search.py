@@ -12,29 +12,25 @@ from msgspec.structs import replace
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
-from plait.view.served_runs import UNNAMED
+from plait.journal.run_query import ALL, RunQuery
+from plait.journal.served_runs import UNNAMED
+from plait.journal.store import Journal, NoJournal, wait_for
 
 PAGE = 40
 """Runs on one page by default."""
 MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
-STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
-FILTERS = ("words", "status", "loop", "agent", "session", "model")
-"""The fields of a query by which the list can be filtered."""
 UNFINISHED = ("running", "waiting", "interrupted")
 
 
 def is_filtered(query: RunQuery) -> bool:
     """Return whether this is not the first page of all runs."""
-    return any(getattr(query, name) for name in (*FILTERS, "before"))
+    return replace(query, limit=-1) != ALL
 
 
 def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
     """Return the newest runs that match, and whether there are more. Raises `ConfigError`."""
-    if query.status and query.status not in STATES:
-        raise ConfigError(f"There is no status {query.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
     if not 1 <= query.limit <= MOST:
         raise ConfigError(f"A page can't have {query.limit} runs.", hint=f"Use 1 to {MOST}.")
     found = journal.find(replace(query, limit=query.limit + 1))

@@ -13,13 +13,13 @@ from plait.journal.entries import Question
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
+from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
 from plait.view.plan_svg import STYLE, as_svg
-from plait.view.served_runs import RunLabel
 from plait.view.timeline import ViewerTimeline, question_item
 
 SHORT = 400
@@ -41,7 +41,9 @@ def list_entry(row: RunRow) -> dict[str, Any]:
         "answer": _shorten(format_answer(outcome.get("answer"))),
         "reason": _shorten(outcome.get("reason") or ""),
         "loop": head.loop["name"],
-        "agent": label.agent if label is not None else "",
+        "agent": label.agent if label is not None else head.agent,
+        "user": head.user,
+        "tags": head.tags,
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),
         "session": head.session,
         "parent": head.parent,
@@ -78,6 +80,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "tools": [{"name": each["name"], "what": _shorten(each.get("description", ""))} for each in head.tools],
         "settings": {name: value for name, value in head.settings.items() if value not in (None, {}, [])},
         "history": len(head.history),
+        "metadata": head.metadata,
         "plait": head.plait,
         "phases": [each.json() for each in timeline.phases],
         "forks": [],

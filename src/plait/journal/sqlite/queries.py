@@ -7,20 +7,23 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from plait.core import Attachment
 from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import codec
-from plait.journal.records import RunRow, SessionRow, SessionTurn
+from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.run_query import RunQuery
 from plait.journal.sqlite import faults
 from plait.journal.sqlite.connections import read_time
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
-from plait.journal.store import KeptRecord, RunQuery
+from plait.journal.store import KeptRecord
 
 _GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
 _RUN = f"""
@@ -32,6 +35,7 @@ _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 _CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
 _IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
+_COST = "json_extract(totals, iif(json_type(totals, '$.tree') = 'object', '$.tree.cost_usd', '$.cost_usd'))"
 _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -69,6 +73,34 @@ def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
 
 def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
     """Return the runs that match, the newest first. See `RunQuery`."""
+    runs: list[RunRow] = []
+    for found in _select(connection, _RUN, query):
+        if len(runs) >= query.limit >= 0:
+            break
+        run = _read_run(found, path)
+        if query.status not in ("running", "interrupted") or run.status == query.status:
+            runs.append(run)
+    return runs
+
+
+def list_totals(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunTotals]:
+    """Return what the runs that match used. See `Store.list_totals`."""
+    if query.status in ("running", "interrupted"):  # which of both, only a whole row tells
+        query = structs.replace(query, numbers=tuple(row.n for row in list_runs(connection, path, query)) or (0,))
+    return [
+        RunTotals(
+            run, label, user, agent, tuple(codec.decode_plain(tags)), fork_at, read_time(at), codec.decode_plain(totals)
+        )
+        for run, label, user, agent, tags, fork_at, at, totals in _select(
+            connection, "id, label, user, agent, tags, fork_at, started, totals", query, query.limit
+        )
+    ]
+
+
+def _select(
+    connection: sqlite3.Connection, columns: str, query: RunQuery, limit: int = -1
+) -> Iterator[tuple[Any, ...]]:
+    """Return the columns of the runs that match, the newest first; running runs for interrupted ones."""
     words = query.words.casefold().split()
     if words:
         connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
@@ -79,32 +111,35 @@ def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> li
         ("loop = ?", query.loop),
         (f"{_SESSION} = ?", query.session),
         ("label <> '' AND substr(label, 1, length(?)) = ?", query.label),
-        # The labels of served runs are serve:OWNER:AGENT:KEY. An agent's name cannot contain a GLOB character.
-        ("label GLOB ?", query.agent and f"serve:*:{_NO_NAME.sub('/', query.agent)}:*"),
+        ("user = ?", query.user),
+        (f"? = (SELECT json_extract(data, '$.grade.mark') {_GRADED})", query.grade),
         (f"EXISTS ({has_model})", query.model),
         ("parent = ?", query.parent),
         (_CHILD.replace(":run", "?"), query.caller),
         (f"label {_IN}", query.labels and json.dumps(query.labels)),
         (f"n {_IN}", query.numbers and json.dumps(query.numbers)),
+        *(("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", tag) for tag in query.tags),
         *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),
     ]
+    # The labels of served runs are serve:OWNER:AGENT:KEY. An agent's name cannot contain a GLOB character.
+    served = f"serve:*:{_NO_NAME.sub('/', query.agent)}:*"
+    bounds = [("started >=", query.since), ("started <", query.until)]
+    bounds += [(f"{_COST} >=", query.min_cost), (f"{_COST} <=", query.max_cost)]
     where = [condition for condition, value in conditions if value]
     values = [value for condition, value in conditions if value for _ in range(condition.count("?"))]
+    where += [f"{what} ?" for what, value in bounds if value is not None]
+    values += [value for _, value in bounds if value is not None]
+    if query.agent:
+        where.append("(agent = ? OR label GLOB ?)")
+        values += [query.agent, served]
     if not (query.children or query.caller or query.numbers):
         where.append("caller = ''")
     if query.is_tainted:
         where.append("json_array_length(totals, '$.guards.taint') > 0")
     if query.is_open:
         where.append("(outcome IS NULL OR json_array_length(totals, '$.guards.approvals') > 0)")
-    sql = f"SELECT {_RUN} FROM runs WHERE {' AND '.join(where or ['1'])} ORDER BY n DESC"
-    runs: list[RunRow] = []
-    for found in connection.execute(sql, values):
-        if len(runs) >= query.limit >= 0:
-            break
-        run = _read_run(found, path)
-        if query.status not in ("running", "interrupted") or run.status == query.status:
-            runs.append(run)
-    return runs
+    sql = f"SELECT {columns} FROM runs WHERE {' AND '.join(where or ['1'])} ORDER BY n DESC LIMIT ?"
+    return connection.execute(sql, [*values, limit])
 
 
 def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 10
+VERSION = 11
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -27,13 +27,13 @@ class SqlTable(NamedTuple):
     columns: tuple[SqlColumn, ...]
 
 
+# The long columns of a run come last: a filter over many runs then reads none of their pages.
 RUNS = SqlTable(
     "runs",
     "One row per run, written when the run begins, when a process claims it for a resume, and when it ends.",
     (
         SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; `events.run` refers to it"),
         SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's public name, such as 20261121-035501-k3f9qd"),
-        SqlColumn("question", "TEXT NOT NULL", "the task, as asked"),
         SqlColumn("loop", "TEXT NOT NULL", "the loop's name"),
         SqlColumn("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
         SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it; '': none"),
@@ -42,24 +42,28 @@ RUNS = SqlTable(
         SqlColumn("started", "REAL NOT NULL", "when it began, in seconds since 1970"),
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
         SqlColumn("rows", "INTEGER", "how many rows its record had when it ended; NULL while it runs"),
-        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: everything needed to start the run again"),
-        SqlColumn("outcome", "TEXT", "JSON of the outcome; NULL while it runs"),
-        SqlColumn(
-            "totals",
-            "TEXT NOT NULL",
-            "JSON of the sums (steps, model calls, tool calls, usage, cost ...); `{}` until the end",
-        ),
         SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation of which the run is a turn; '': none"),
         SqlColumn(
             "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
         ),
         SqlColumn("caller", "TEXT NOT NULL DEFAULT ''", "the run whose tool started this run as its child; '': none"),
+        SqlColumn("user", "TEXT NOT NULL DEFAULT ''", "the user for whom it was made; '': not given"),
+        SqlColumn("agent", "TEXT NOT NULL DEFAULT ''", "the name of the agent that made it; '': none"),
+        SqlColumn("tags", "TEXT NOT NULL DEFAULT '[]'", "JSON list of its tags"),
+        SqlColumn(
+            "totals",
+            "TEXT NOT NULL",
+            "JSON of the sums (steps, model calls, tool calls, usage, cost ...); `{}` until the end",
+        ),
         SqlColumn(
             "crc",
             "INTEGER NOT NULL",
             "CRC-32 of id, question, loop, parent, fork_at, head and session, and then of status, owner, rows, outcome "
             "and totals",
         ),
+        SqlColumn("question", "TEXT NOT NULL", "the task, as asked"),
+        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: everything needed to start the run again"),
+        SqlColumn("outcome", "TEXT", "JSON of the outcome; NULL while it runs"),
     ),
 )
 

@@ -27,7 +27,8 @@ from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
-from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
 from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder, require_claimable
 from plait.journal.sqlite.log import SqliteLog
@@ -44,13 +45,13 @@ from plait.journal.sqlite.rows import (
     read_new_rows,
 )
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import ALL, ENDED, CarriedRun, KeptRecord, NoJournal, RecordAndBody, RunQuery, StoreInfo
+from plait.journal.store import ENDED, CarriedRun, KeptRecord, NoJournal, RecordAndBody, StoreInfo
 
 T = TypeVar("T")
 
 _BEGIN = (
     "INSERT INTO runs (id, question, loop, parent, fork_at, head, session, status, owner, totals, started, updated, "
-    "label, caller, crc) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, '{}', ?, ?, ?, ?, ?)"
+    "label, caller, user, agent, tags, crc) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, '{}', ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CLAIM = "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ?, crc = ? WHERE n = ?"
 _ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
@@ -124,11 +125,8 @@ class SqliteStore:
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
-        stored = [
-            (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
-            for each in head.attachments
-            if each.digest in contents
-        ]
+        files = [(each, contents[each.digest]) for each in head.attachments if each.digest in contents]
+        stored = [(each.digest, scrubber(data) if each.kind == "text" else data) for each, data in files]
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             self._hold_lock(owner)
@@ -149,17 +147,18 @@ class SqliteStore:
         scrubber: Scrubber,
         times: Iterator[float] | None = None,
     ) -> SqliteLog:
-        question, name, session = (
+        question, name, session, *found_by = (
             scrubber(each.encode("utf-8", "replace")).decode()
-            for each in (head.question, str(head.loop.get("name", "")), head.session)
+            for each in (head.question, str(head.loop.get("name", "")), head.session, head.user, head.agent)
         )
+        tags = scrubber(codec.encode(head.tags)).decode()
         text = scrubber(codec.encode(head)).decode()
         begun = (head.run, question, name, head.parent, head.fork_at, text, session)
         crc = crc_of_begun(begun)
         state = crc_of_state(crc, "running", owner, None, None, "{}")
         caller = head.caller.run if head.caller is not None else ""
         try:
-            values = (*begun, owner, started, started, head.label, caller, state)
+            values = (*begun, owner, started, started, head.label, caller, *found_by, tags, state)
             n = connection.execute(_BEGIN, values).lastrowid or 0
         except sqlite3.IntegrityError:
             raise JournalError(
@@ -259,6 +258,9 @@ class SqliteStore:
 
     async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
         return await self._read(lambda connection: queries.list_runs(connection, self.path, query))
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        return await self._list(lambda connection: queries.list_totals(connection, self.path, query))
 
     async def list_values(self) -> dict[str, list[str]]:
         return await self._read(queries.list_values)
@@ -378,8 +380,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> int:
             connection.execute(connections.MARK_LOSS, (repr(self._clock()),))
-            (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()
-            return int(count)
+            return int(connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()[0])
 
         return await self._open_writer().transact(work, durable=True)
 

@@ -18,7 +18,8 @@ from plait.agent import Agent
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.carry import pack
 from plait.journal.owner import life_of, owner_of_this_process
-from plait.journal.store import ALL, CarriedRun, Journal, NoJournal
+from plait.journal.run_query import ALL
+from plait.journal.store import CarriedRun, Journal, NoJournal
 from plait.lab.cells import CellNotMeasured, run_cell
 from plait.lab.graders import grader_digest, load_grader
 from plait.lab.plan import Cell, tools_digest

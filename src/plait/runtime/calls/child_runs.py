@@ -162,6 +162,8 @@ class RunChild(BasePerformer):
                 settings = {**settings, "guards": carried}
             caller = ParentCall(engine.run_id, entry.key)
             head = structs.replace(head, run=start.run, caller=caller, settings=settings)
+            if (above := engine.head) is not None:
+                head = structs.replace(head, user=above.user, tags=above.tags)
             log = await runs.open_log(run_spec, head, engine.store)
         else:
             assert engine.store is not None

@@ -22,7 +22,8 @@ from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
-from plait.journal.store import NoJournal, RunQuery, Store, default_path, read_timeline, wait_for
+from plait.journal.run_query import RunQuery
+from plait.journal.store import NoJournal, Store, default_path, read_timeline, wait_for
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
 from plait.runtime.conversations.chat_messages import ChatMessages, calls_in, read_turns

@@ -17,7 +17,8 @@ from msgspec import Struct, structs
 from plait.core import LoopContext, Message, Observation, Plan, Task, Usage
 from plait.core.errors import JournalError
 from plait.journal.records import RunHead
-from plait.journal.store import RunQuery, Store, read_timeline
+from plait.journal.run_query import RunQuery
+from plait.journal.store import Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.plan import NO_EVIDENCE, Planner
 from plait.models.prices import total

@@ -1,0 +1,225 @@
+"""Recorded runs as data: `plait.open_journal`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from plait.core import Usage
+from plait.core.errors import ConfigError, JournalError
+from plait.journal.open_questions import find_open_questions
+from plait.journal.records import RunRow, RunTotals
+from plait.journal.run_query import make_query
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import Journal, NoJournal, Store, read_timeline, wait_for
+from plait.journal.timeline import Timeline, select_rows_before
+from plait.runtime.approvals import waiting_with
+from plait.runtime.recorded_events import recorded_loop
+from plait.runtime.run import Run, id_of_run
+from plait.runtime.runs import read_finished_run
+from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
+
+GROUPS = ("day", "user", "tag", "agent")
+
+
+class OpenQuestion(Struct, frozen=True):
+    """A question that a waiting run asks the user.
+
+    `agent.resume(each.run, answer, question=each.question)` answers it. `question` is its id, `run` the run to resume,
+    `asked_by` that run or the child run that asks. `kind` is "question", "approval" or "plan", `tool` and `input` the
+    call to approve ("" and None for another question).
+    """
+
+    question: str
+    run: str
+    asked_by: str
+    kind: Literal["question", "approval", "plan"]
+    text: str
+    tool: str = ""
+    input: Any = None
+
+
+class CostGroup(Struct, frozen=True):
+    """What the runs of one day, user, tag or agent used, with their child runs.
+
+    `key` is the day in local time (2026-11-20), or the user, tag or agent; "" for runs without one. `cost_usd` is the
+    sum of the known costs, and `unpriced` the number of runs with an unknown price, which it lacks.
+    """
+
+    key: str
+    runs: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    unpriced: int
+
+
+class RecordedRuns:
+    """The runs of a journal: lists them, loads them, and returns their open questions and costs.
+
+    `list`, `questions` and `costs` take filters: `status`, `grade`, `user`, `tags`, `agent`, `loop`, `model`,
+    `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`. A time is a `datetime`, seconds
+    since 1970, ISO 8601 or an age such as "7d". Each method has an asynchronous form with the same arguments, such as
+    `alist`. A journal that does not exist yet has no runs.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"RecordedRuns({self._store.place!r})"
+
+    def list(self, **filters: Any) -> Sequence[RunRow]:
+        """Return the runs that match, the newest first; all without `limit`. Raises `ConfigError`.
+
+        `row.head` has the id (`run`), question, user, tags and metadata, `row.outcome` how the run ended, `row.totals`
+        what it used. `load` returns the whole run.
+        """
+        return wait_for(self.alist(**filters))
+
+    async def alist(self, **filters: Any) -> Sequence[RunRow]:
+        try:
+            return await self._store.list_runs(make_query(**filters))
+        except NoJournal:
+            return []
+
+    def load(self, run: str) -> Run[Any]:
+        """Return a run that has ended or waits, with its `timeline`, `messages()`, `events` and child runs.
+
+        Raises `UnknownRun`, and `JournalError` for a run that has not ended: `timeline` reads what it did so far.
+        """
+        return wait_for(self.aload(run))
+
+    async def aload(self, run: str) -> Run[Any]:
+        row = await self._store.find_run(id_of_run(run))
+        return read_finished_run(row, self._store, recorded_loop(row.head))
+
+    def timeline(self, run: str) -> Timeline:
+        """Return the record of a run so far as typed values, of running and interrupted runs, too."""
+        return wait_for(self.atimeline(run))
+
+    async def atimeline(self, run: str) -> Timeline:
+        return await read_timeline(self._store, id_of_run(run))
+
+    def questions(self, run: str | None = None, **filters: Any) -> Sequence[OpenQuestion]:
+        """Return the open questions of a run, or of all waiting runs that match, those of child runs included."""
+        return wait_for(self.aquestions(run, **filters))
+
+    async def aquestions(self, run: str | None = None, **filters: Any) -> Sequence[OpenQuestion]:
+        waiting = {**filters, "status": "waiting"}
+        rows = await self.alist(**waiting) if run is None else [await self._store.find_run(id_of_run(run))]
+        return [each for row in rows for each in await read_open_questions(self._store, row)]
+
+    def costs(self, by: str, **filters: Any) -> Sequence[CostGroup]:
+        """Return what the runs that match used "by" day, user, tag or agent, the largest cost first; days in order.
+
+        A run counts with its child runs, on the day it began. A run with two tags counts for both. A fork counts what
+        it did itself, not the steps that it took over.
+        """
+        return wait_for(self.acosts(by, **filters))
+
+    async def acosts(self, by: str, **filters: Any) -> Sequence[CostGroup]:
+        if by not in GROUPS:
+            raise ConfigError(f"Costs can't be grouped by {by!r}.", hint=f"Use one of: {', '.join(GROUPS)}.")
+        rows = await self._store.list_totals(make_query(**{**filters, "children": False}))
+        sums: dict[str, CostGroup] = {}
+        for row in rows:
+            try:
+                spent, before = await self._read_spent(row)
+            except JournalError:  # its record is damaged
+                spent, before = Spent(cost_usd=None), Spent()
+            cost = None if spent.cost_usd is None or before.cost_usd is None else spent.cost_usd - before.cost_usd
+            for key in _KEYS[by](row):
+                group = sums.get(key) or CostGroup(key, 0, 0, 0, 0, 0.0, 0)
+                sums[key] = CostGroup(
+                    key,
+                    group.runs + 1,
+                    group.calls + spent.calls - before.calls,
+                    group.input_tokens + spent.usage.input_tokens - before.usage.input_tokens,
+                    group.output_tokens + spent.usage.output_tokens - before.usage.output_tokens,
+                    round(group.cost_usd + (cost or 0.0), 9),
+                    group.unpriced + (cost is None),
+                )
+        order: Callable[[CostGroup], Any] = (lambda each: each.key) if by == "day" else lambda each: -each.cost_usd
+        return sorted(sums.values(), key=order)
+
+    async def _read_spent(self, row: RunTotals) -> tuple[Spent, Spent]:
+        """Return what a run used with its child runs, and what of that it took over as a fork."""
+        spent = (
+            spent_in(row.totals) if row.totals else await read_spent(self._store, await self._store.find_run(row.run))
+        )
+        if not row.fork_at:
+            return spent, Spent()
+        kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
+        timeline = Timeline(kept, run=row.run)
+        ended = (spent_in(each.end.totals) for each in timeline.children if each.end is not None and not each.closed)
+        return spent, sum(ended, sum_record(timeline))
+
+
+_KEYS: dict[str, Callable[[RunTotals], tuple[str, ...]]] = {
+    "day": lambda row: (format_time(row.started)[:10],),
+    "user": lambda row: (row.user,),
+    "tag": lambda row: row.tags or ("",),
+    "agent": lambda row: (name_agent(row.agent, row.label),),
+}
+
+
+def open_journal(path: str | os.PathLike[str] | None = None) -> RecordedRuns:
+    """Open the runs of a journal for reading: a file, or the default journal. Opens no file before it is asked."""
+    return RecordedRuns(Journal.at(path).store)
+
+
+async def read_open_questions(store: Store, row: RunRow) -> list[OpenQuestion]:
+    """Return the open questions of a run that waits, and of its child runs; none of other runs."""
+    found = []
+    for each in await find_open_questions(store, row.head.run) if row.status == "waiting" else ():
+        asked = waiting_with(each)
+        found.append(OpenQuestion(each.question, row.head.run, each.run, each.kind, each.text, asked.tool, asked.input))
+    return found
+
+
+def describe_run(row: RunRow) -> dict[str, Any]:
+    """Return a run as `plait runs --json` lists it: times in ISO 8601, null for what is not there."""
+    head, totals, outcome = row.head, row.totals, row.outcome or {}
+    return {
+        "run": head.run,
+        "status": row.status,
+        "grade": row.grade,
+        "question": head.question,
+        "answer": outcome.get("answer"),
+        "reason": outcome.get("reason"),
+        "loop": head.loop["name"],
+        "models": {phase: str(model["spec"]) for phase, model in head.models.items()},
+        "steps": totals.get("steps"),
+        "calls": totals.get("calls"),
+        "usage": {name: totals.get(name) for name in Usage.__struct_fields__},
+        "cost_usd": totals.get("cost_usd"),
+        "tree": totals.get("tree"),
+        "seconds": totals.get("seconds"),
+        "started": format_time(row.started),
+        "updated": format_time(row.updated),
+        "parent": head.parent or None,
+        "caller": head.caller.run if head.caller is not None else None,
+        "session": head.session or None,
+        "user": head.user or None,
+        "tags": head.tags,
+        "metadata": head.metadata,
+        "agent": name_agent(head.agent, head.label) or None,
+        "label": head.label or None,
+    }
+
+
+def format_time(seconds: float) -> str:
+    """Return a time as ISO 8601 in the local zone, to the second."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+
+
+def name_agent(agent: str, label: str) -> str:
+    """Return the name of the agent that made a run, or under which a server served it."""
+    served = RunLabel.parse(label)
+    return agent or (served.agent if served is not None else "")
