@@ -65,7 +65,8 @@ class Tool(Struct, frozen=True, dict=True):
     tools that do the same job. If `person` is set, the user answers the call: the run waits, and the function is
     never called. `owner` is the object whose method it is (`tool_object.ToolObject`), or what makes one for each run
     (`objects.PerRun`); None for a function. Its calls run one at a time, except those of tools that are `parallel`.
-    `hand_off`: its result ends the run, as the run's answer.
+    `hand_off`: its result ends the run, as the run's answer. `verify` says whether an earlier call took effect, and
+    `accepts_late_calls` that its "no" counts though the earlier call may still be under way.
     """
 
     function: Callable[..., Any]
@@ -86,6 +87,8 @@ class Tool(Struct, frozen=True, dict=True):
     open_world: bool = False
     foreign: bool = False
     parallel: bool = False
+    verify: Callable[..., Any] | None = None
+    accepts_late_calls: bool = False
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -100,6 +103,11 @@ class Tool(Struct, frozen=True, dict=True):
         if not isinstance(self.requires_approval, bool):
             hint = "Give True or False. A function that decides for each call is Agent(approve=)."
             raise ConfigError(f"The tool {self.name} has requires_approval={self.requires_approval!r}.", hint=hint)
+        if self.verify is not None and (not callable(self.verify) or self.read_only or self.idempotent):
+            hint = "Give a function, for a tool that is neither read_only nor idempotent: those may be repeated anyway."
+            raise ConfigError(f"The tool {self.name} can't have verify={self.verify!r}.", hint=hint)
+        if self.accepts_late_calls and self.verify is None:
+            raise ConfigError(f"The tool {self.name} has accepts_late_calls, but no verify.", hint="Give both.")
         if self.inline:
             require_plain(
                 self.function, f"of the inline tool {self.name}", "Leave out inline, or give a plain function."
@@ -124,7 +132,9 @@ class Tool(Struct, frozen=True, dict=True):
         return partial(type(self), **values), ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
-        return structs.replace(self, function=deepcopy(self.function, memo), owner=deepcopy(self.owner, memo))
+        return structs.replace(
+            self, **{each: deepcopy(getattr(self, each), memo) for each in ("function", "owner", "verify")}
+        )
 
     @cached_property
     def signature(self) -> Signature:
@@ -135,7 +145,8 @@ class Tool(Struct, frozen=True, dict=True):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """The tool's description for a model. Raises `ConfigError` as `signature` does."""
+        """The tool's description for a model. Raises `ConfigError` as `signature` and `verifier` do."""
+        _ = self.verifier
         return ToolSpec(
             self.name,
             self.description or self.signature.summary,
@@ -146,6 +157,24 @@ class Tool(Struct, frozen=True, dict=True):
             hand_off=self.hand_off,
             **{mark: getattr(self, mark) for mark in MARKS},
         )
+
+    @cached_property
+    def verifier(self) -> Tool | None:
+        """`verify` as a tool, which gets the parameters that it names. Raises `ConfigError` if it needs others."""
+        if self.verify is None:
+            return None
+        made = Tool(
+            innermost(self.verify) if isinstance(self.verify, Tool) else self.verify,
+            self.name,
+            timeout=self.timeout,
+            owner=self.owner if _is_method_beside(self.verify, self.function) else None,
+            parallel=self.parallel,
+        )
+        known = self.signature.schema["properties"]
+        if strange := [name for name in made.signature.schema.get("required", ()) if name not in known]:
+            hint = "It gets the tool's own parameters by name, and a plait.Context if its first one is that."
+            raise ConfigError(f"The verify= of {self.name} needs {', '.join(strange)}.", hint=hint)
+        return made
 
     @property
     def runs_inline(self) -> bool:
@@ -177,7 +206,10 @@ class Tool(Struct, frozen=True, dict=True):
         """Return the tool of an instance, for a method."""
         if instance is None:
             return self
-        return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner)))
+        verify = self.verify
+        if _is_method_beside(verify, self.function):
+            verify = cast(Any, verify).__get__(instance, owner)
+        return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner), verify=verify))
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -189,6 +221,12 @@ class Tool(Struct, frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Tool({self.name}{self.signature.shape})"
+
+
+def _is_method_beside(verify: Any, function: Any) -> bool:
+    """Return whether `verify` is a method of the class that has the tool's function."""
+    scope, other = (getattr(each, "__qualname__", "").rpartition(".")[0] for each in (verify, function))
+    return isroutine(verify) and scope == other != "" and not scope.endswith("<locals>")
 
 
 def _import_tool(module: str, name: str) -> Any:
@@ -236,6 +274,8 @@ def tool(
     open_world: bool = False,
     foreign: bool = False,
     parallel: bool = False,
+    verify: Callable[..., Any] | None = None,
+    accepts_late_calls: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -252,6 +292,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
     at once calls one. Methods of one object run one call at a time, and on one thread; `parallel` marks a method that
     may run at any time, on any thread.
+
+    `verify` is a function that says whether an earlier call took effect: `plait.TookEffect(result)`,
+    `plait.NoEffect()`, or None if it does not know. It gets the parameters of the call that it names, and a
+    `plait.Context` with the call's key. Plait asks it before it reports a call in doubt (docs/tools.md).
+    With `accepts_late_calls` a "no" counts though the earlier call may still be under way, and take effect later.
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """

@@ -28,6 +28,7 @@ from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
 from plait.tools import Tool
+from plait.tools.verify import NoEffect, TookEffect
 
 if TYPE_CHECKING:
     from plait.runtime.agents.output import OutputT
@@ -42,6 +43,12 @@ class BudgetSpent(ToolError):
 
     def __init__(self, why: LimitNear | LimitReached) -> None:
         super().__init__(f"A limit of the run is reached: {why.detail}.", hint="Answer from what is known.")
+
+
+def name_call(run: str, key: str, closed: int = 0) -> str:
+    """Return the idempotency key of a call: a digest of the run, its place in it, and how many keys were closed."""
+    text = "\0".join((run, *key.split("."), *([str(closed)] if closed else []))).encode("utf-8", "surrogatepass")
+    return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
 
 
 class ToolServices:
@@ -73,12 +80,14 @@ class ToolServices:
         """How the agent ended that an agent tool ran, if a limit stopped it."""
         self.outside = False
         """Whether a child run of this call has read content from outside."""
+        self.verified: TookEffect | NoEffect | None = None
+        """What the `verify` of a tool answered."""
 
     @property
     def key(self) -> str:
-        """The name of this call, the same whenever it is made again: a digest of the run and its place in it."""
-        text = f"{self.engine.run_id}\0{self.entry.key.replace('.', chr(0))}".encode("utf-8", "surrogatepass")
-        return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
+        """The name of this call, the same whenever it is made again, until `verify` closes it."""
+        holder = self.engine.journal.find(self.entry.key).holder
+        return name_call(self.engine.run_id, self.entry.key, holder.closed if holder is not None else 0)
 
     async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
