@@ -39,6 +39,7 @@ from plait.runtime.recorded_events import recorded_loop
 @options.agent(only=("tools", "on_interrupted_call"), recorded=True)
 @options.load_tools
 @options.flag("--force", help="Take over a run that another machine began.")
+@options.save_files
 @options.journal
 @options.as_object
 @options.quiet
@@ -49,6 +50,7 @@ def resume(
     plan: str | None,
     force: bool,
     load_tools: bool,
+    save_files: str | None,
     journal: str | None,
     as_object: bool,
     quiet: bool,
@@ -72,6 +74,7 @@ def resume(
             quiet=quiet,
             journal=journal,
             plans=PlanPrompt(agent, row.head.question, row.head.run),
+            files_to=save_files,
         )
     except StaleAnswer as why:
         words = options.journal_words(journal)

@@ -48,6 +48,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @options.evidence
 @options.attach
 @options.session
+@options.save_files
 @options.journal
 @options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
@@ -56,6 +57,7 @@ def run(
     question: str,
     files: tuple[str, ...],
     session: str | None,
+    save_files: str | None,
     plan: str | None,
     evidence: str | None,
     as_object: bool,
@@ -97,6 +99,7 @@ def run(
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
         suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
+        files_to=save_files,
     )
 
 
@@ -107,12 +110,13 @@ def perform_and_exit(
     quiet: bool,
     journal: str | None,
     plans: PlanPrompt | None = None,
+    files_to: str | None = None,
 ) -> NoReturn:
     """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
     words = options.journal_words(journal)
     show_plan = plans.render if plans is not None else None
-    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan)
+    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan, files_to=files_to)
 
 
 class _WatchedRun:

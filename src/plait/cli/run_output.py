@@ -36,6 +36,7 @@ from plait.core.text import clean, format_count
 from plait.journal.store import Journal
 from plait.models.stages import StageEnded
 from plait.runtime.run import Run
+from plait.runtime.run_files import RunFile, save_files
 
 CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
 """The exit code of each status."""
@@ -141,11 +142,12 @@ def exit_with_run(
     is_recorded: bool = True,
     show_plan: Callable[[str], str] | None = None,
     suggestions: Sequence[str] = (),
+    files_to: str | None = None,
 ) -> NoReturn:
     """Print how a run ended and exit with its code. `run` is None if it was cancelled before it began.
 
     `journal` holds the words that make `plait resume` find the run. `show_plan` renders a plan that needs approval.
-    `suggestions` are printed below an answer.
+    `suggestions` are printed below an answer. The files of the run are saved in the folder `files_to`.
     """
     if run is None:
         _print_error("Cancelled before the run began.")
@@ -166,10 +168,18 @@ def exit_with_run(
         _print_error(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
         discard_stdout()
         exit_with(CRASHED)
+    if files_to is not None:
+        print_saved(run.files, files_to)
     if run.status == "answered" and not quiet:
         for line in suggestions:
             _print_error(line)
     exit_with(CODES[run.status])
+
+
+def print_saved(files: Sequence[RunFile], folder: str) -> None:
+    """Save files in a folder, and print their paths on stderr."""
+    for path in save_files(files, folder):
+        _print_error(f"Saved: {clean(str(path))}")
 
 
 def has_guide() -> bool:

@@ -28,7 +28,7 @@ from plait.cli.output import (
     print_json,
     print_table,
 )
-from plait.cli.run_output import view_for
+from plait.cli.run_output import print_saved, view_for
 from plait.cli.runs import find_run, format_time, run_as_json
 from plait.cli.tree import show_tree
 from plait.core import Event, Usage
@@ -43,6 +43,7 @@ from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
+from plait.runtime.run_files import RunFile, read_files_of
 from plait.runtime.spent import spent_in
 from plait.user_files import read_text
 
@@ -54,6 +55,7 @@ from plait.user_files import read_text
 @options.flag("--tree", help="Show RUN and its child runs, a line each, with what they used.")
 @options.flag("--full", help="Do not shorten long observations.")
 @click.option("--html", metavar="FILE", help="Write one HTML file instead, with all steps, requests and responses.")
+@options.save_files
 @options.journal
 @options.as_object
 def show(
@@ -63,6 +65,7 @@ def show(
     tree: bool,
     full: bool,
     html: str | None,
+    save_files: str | None,
     journal: str | None,
     as_object: bool,
 ) -> None:
@@ -76,6 +79,9 @@ def show(
     if tree and full:
         raise ConfigError("--tree shows a line for each run.", hint="Leave out --full.")
     row, store = find_run(run, journal)
+    files = wait_for(read_files_of(store.store, row.head.run)) if save_files or not (wire or tree or html) else []
+    if save_files is not None:
+        print_saved(files, save_files)
     if tree:
         show_tree(row, store, as_object=as_object)
         return
@@ -91,9 +97,9 @@ def show(
         asked = wait_for(find_open_questions(store.store, row.head.run))
         events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]
     if as_object:
-        _show_object(row, timeline, events)
+        _show_object(row, timeline, events, files)
     else:
-        _show_steps(row, timeline, events, full=full)
+        _show_steps(row, timeline, events, files, full=full)
 
 
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
@@ -108,7 +114,9 @@ def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
     click.echo(f"Written: {path}", err=True)
 
 
-def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, full: bool) -> None:
+def _show_steps(
+    row: RunRow, timeline: Timeline, events: Sequence[Event], files: Sequence[RunFile], *, full: bool
+) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
@@ -124,6 +132,8 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
     for event in events:
         view(event)
     view.close()
+    if files:
+        click.echo(f"Files: {clean(', '.join(map(str, files)))}")
     if (answer := outcome.get("answer")) is not None:
         click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
     why = outcome.get("reason") or (row.grade or {}).get("why")
@@ -140,12 +150,13 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
         print_table(*phase_table(spent))
 
 
-def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event]) -> None:
+def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event], files: Sequence[RunFile]) -> None:
     print_json(
         {
             **run_as_json(row),
             "fork_at": row.head.fork_at or None,
             "attachments": msgspec.to_builtins(row.head.attachments),
+            "files": [each.json() for each in files],
             "phases": [each.json() for each in spending(timeline)],
             "events": msgspec.to_builtins(events),
         }

@@ -281,6 +281,11 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
+def list_files(run: Run) -> list[dict[str, Any]]:
+    """Return the files of a run and its child runs, each with the address to fetch it, as a full token may."""
+    return [each.json() | {"url": f"/api/runs/{each.run}/files/{each.id}"} for each in run.files]
+
+
 def question_text(waits: Waiting | Question) -> str:
     """Return what a waiting run asks the user. The next message is the answer."""
     text = replace_surrogates(waits.reason if isinstance(waits, Waiting) else waits.text)
