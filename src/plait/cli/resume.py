@@ -50,7 +50,7 @@ def resume(
     plan: str | None,
     force: bool,
     load_tools: bool,
-    save_files: str | None,
+    folder: str | None,
     journal: str | None,
     as_object: bool,
     quiet: bool,
@@ -74,7 +74,7 @@ def resume(
             quiet=quiet,
             journal=journal,
             plans=PlanPrompt(agent, row.head.question, row.head.run),
-            files_to=save_files,
+            files_to=folder,
         )
     except StaleAnswer as why:
         words = options.journal_words(journal)

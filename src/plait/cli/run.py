@@ -57,7 +57,7 @@ def run(
     question: str,
     files: tuple[str, ...],
     session: str | None,
-    save_files: str | None,
+    folder: str | None,
     plan: str | None,
     evidence: str | None,
     as_object: bool,
@@ -99,7 +99,7 @@ def run(
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
         suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
-        files_to=save_files,
+        files_to=folder,
     )
 
 

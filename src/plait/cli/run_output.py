@@ -36,7 +36,7 @@ from plait.core.text import clean, format_count
 from plait.journal.store import Journal
 from plait.models.stages import StageEnded
 from plait.runtime.run import Run
-from plait.runtime.run_files import RunFile, save_files
+from plait.runtime.run_files import save_files
 
 CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
 """The exit code of each status."""
@@ -169,17 +169,12 @@ def exit_with_run(
         discard_stdout()
         exit_with(CRASHED)
     if files_to is not None:
-        print_saved(run.files, files_to)
+        for path in save_files(run.files, files_to):
+            _print_error(f"Saved: {clean(str(path))}")
     if run.status == "answered" and not quiet:
         for line in suggestions:
             _print_error(line)
     exit_with(CODES[run.status])
-
-
-def print_saved(files: Sequence[RunFile], folder: str) -> None:
-    """Save files in a folder, and print their paths on stderr."""
-    for path in save_files(files, folder):
-        _print_error(f"Saved: {clean(str(path))}")
 
 
 def has_guide() -> bool:

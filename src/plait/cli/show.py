@@ -28,7 +28,7 @@ from plait.cli.output import (
     print_json,
     print_table,
 )
-from plait.cli.run_output import print_saved, view_for
+from plait.cli.run_output import view_for
 from plait.cli.runs import find_run, format_time, run_as_json
 from plait.cli.tree import show_tree
 from plait.core import Event, Usage
@@ -43,7 +43,7 @@ from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
-from plait.runtime.run_files import RunFile, read_files_of
+from plait.runtime.run_files import RunFile, read_files_of, save_files
 from plait.runtime.spent import spent_in
 from plait.user_files import read_text
 
@@ -65,7 +65,7 @@ def show(
     tree: bool,
     full: bool,
     html: str | None,
-    save_files: str | None,
+    folder: str | None,
     journal: str | None,
     as_object: bool,
 ) -> None:
@@ -79,9 +79,10 @@ def show(
     if tree and full:
         raise ConfigError("--tree shows a line for each run.", hint="Leave out --full.")
     row, store = find_run(run, journal)
-    files = wait_for(read_files_of(store.store, row.head.run)) if save_files or not (wire or tree or html) else []
-    if save_files is not None:
-        print_saved(files, save_files)
+    files = wait_for(read_files_of(store.store, row.head.run)) if folder or not (wire or tree or html) else []
+    if folder is not None:
+        for path in save_files(files, folder):
+            click.echo(f"Saved: {clean(str(path))}", err=True)
     if tree:
         show_tree(row, store, as_object=as_object)
         return
@@ -114,9 +115,7 @@ def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
     click.echo(f"Written: {path}", err=True)
 
 
-def _show_steps(
-    row: RunRow, timeline: Timeline, events: Sequence[Event], files: Sequence[RunFile], *, full: bool
-) -> None:
+def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files: list[RunFile], *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import mimetypes
 import re
@@ -14,14 +15,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plait.core.attachments import IMAGE_TYPES, PDF, detect_media_type
+from plait.core.attachments import IMAGE_TYPES, LONGEST_NAME, PDF, detect_media_type
 from plait.core.errors import ConfigError
 from plait.journal.store import Store, list_children, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime.calls.artifacts import find_artifacts
 
 _ODD, _TYPE = re.compile(r"[^\w.+ ()-]"), re.compile(r"[\w.+-]+/[\w.+-]+")
-_LONGEST = 100
+SEEN = (*IMAGE_TYPES, PDF)
+"""Media types that the content of a file must have, whatever its tool says."""
 
 
 class RunFile(Struct, frozen=True):
@@ -41,10 +43,16 @@ class RunFile(Struct, frozen=True):
         """Whether its content is an image of a type that no browser runs as a program."""
         return self.media_type in IMAGE_TYPES
 
+    @property
+    def picture(self) -> str | None:
+        """The content of a picture as a data URL."""
+        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}" if self.is_picture else None
+
     def json(self) -> dict[str, Any]:
         """Return what is known of the file, without its bytes; `size` is in bytes."""
-        known = {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"}
-        return {**known, "size": len(self.data)}
+        return {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"} | {
+            "size": len(self.data)
+        }
 
     def __str__(self) -> str:
         return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
@@ -54,28 +62,22 @@ def read_files(timeline: Timeline) -> list[RunFile]:
     """Return the files of a run's own calls. Those of a result that a guard or the user withheld stay inside."""
     found: list[RunFile] = []
     for call, seen in timeline.results:
-        stored: dict[str, tuple[str, bytes]] = {}
+        shown = find_artifacts((call.seen or seen).value) if call.artifacts else {}
         with suppress(msgspec.MsgspecError):  # damaged, or of a foreign journal
             stored = msgspec.msgpack.decode(call.artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
-        shown = find_artifacts((call.seen or seen).value)
-        for id, (_, dumped) in stored.items():
-            head, line, data = dumped.partition(b"\n")
-            with suppress(ValueError, KeyError, TypeError, RecursionError):  # not a file, but a table
-                said = json.loads(head)
-                if line and id in shown:
-                    found.append(
-                        _make_file(id, str(said["media_type"]), str(said.get("name", "")), data, call, timeline)
-                    )
+            for id in filter(shown.__contains__, stored):
+                head, _, data = stored[id][1].partition(b"\n")
+                with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):  # a table is no file
+                    said = json.loads(head)
+                    media_type, name = str(said["media_type"]), str(said.get("name") or id)
+                    if (real := detect_media_type(data)) in SEEN:  # the content decides
+                        media_type = real
+                    elif media_type in SEEN or not _TYPE.fullmatch(media_type):
+                        media_type = "application/octet-stream"
+                    name = _ODD.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(". ")[-LONGEST_NAME:] or "file"
+                    name += "" if Path(name).suffix else mimetypes.guess_extension(media_type) or ""
+                    found.append(RunFile(name, media_type, data, timeline.run, call.call.tool, call.key, id))
     return found
-
-
-def _make_file(id: str, said: str, name: str, data: bytes, call: Any, timeline: Timeline) -> RunFile:
-    media_type = detect_media_type(data)
-    if media_type not in (*IMAGE_TYPES, PDF):  # else the content decides
-        media_type = said if _TYPE.fullmatch(said) and said not in (*IMAGE_TYPES, PDF) else "application/octet-stream"
-    name = _ODD.sub("_", re.split(r"[/\\]", name or id)[-1]).lstrip(". ")[-_LONGEST:] or "file"
-    suffix = "" if Path(name).suffix else mimetypes.guess_extension(media_type) or ""
-    return RunFile(name + suffix, media_type, data, timeline.run, call.call.tool, call.key, id)
 
 
 async def read_files_of(store: Store, run: str) -> list[RunFile]:
@@ -90,21 +92,20 @@ async def read_files_of(store: Store, run: str) -> list[RunFile]:
 
 
 def save_files(files: Iterable[RunFile], folder: str | Path) -> list[Path]:
-    """Write files into a folder, which is made if needed, and return their paths.
+    """Write files into a folder, and return their paths. No file is overwritten: "chart.png" becomes "chart-2.png".
 
-    No existing file is overwritten: "chart.png" becomes "chart-2.png". Raises `ConfigError` if one cannot be written.
-    """
+    Raises `ConfigError` if one cannot be written."""
     place, saved = Path(folder).expanduser(), list[Path]()
     try:
         place.mkdir(parents=True, exist_ok=True)
         for each in files:
-            for number in count(1):
-                name = Path(each.name)
-                path = place / (f"{name.stem}-{number}{name.suffix}" if number > 1 else each.name)
+            path = place / each.name
+            for number in count(2):
                 with suppress(FileExistsError), open(path, "xb") as file:  # a link that is there is not followed
                     file.write(each.data)
-                    saved.append(path)
                     break
+                path = place / f"{Path(each.name).stem}-{number}{Path(each.name).suffix}"
+            saved.append(path)
     except OSError as why:
         raise ConfigError(f"Files can't be saved in {folder}: {why.strerror}.", hint="Name another folder.") from why
     return saved

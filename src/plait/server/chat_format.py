@@ -281,9 +281,10 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
-def list_files(run: Run) -> list[dict[str, Any]]:
-    """Return the files of a run and its child runs, each with the address to fetch it, as a full token may."""
-    return [each.json() | {"url": f"/api/runs/{each.run}/files/{each.id}"} for each in run.files]
+def list_files(run: Run) -> dict[str, Any]:
+    """Return the field with the files of a run, if it has some. A full token can fetch each from its address."""
+    found = [each.json() | {"url": f"/api/runs/{each.run}/files/{each.id}"} for each in run.files]
+    return {"files": found} if found else {}
 
 
 def question_text(waits: Waiting | Question) -> str:

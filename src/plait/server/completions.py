@@ -92,8 +92,7 @@ class ChatCompletion:
         events = [self._events.get_nowait() for _ in range(self._events.qsize())]
         if reasoning := "".join(self._pieces.add(event)[0] for event in events):
             message["reasoning_content"] = reasoning
-        if files := await self._list_files(run):
-            message["files"] = files
+        message |= await self._list_files(run)
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         return json_response({**self._base, "choices": [choice], "usage": usage_of(run)}, headers=headers)
 
@@ -188,16 +187,14 @@ class ChatCompletion:
         chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
         return chunks + self._chunk({"content": content}) if content else chunks
 
-    async def _list_files(self, run: Run) -> list[dict[str, Any]]:
-        """Return the run's files. The record is read only if there may be some."""
-        return await asyncio.to_thread(list_files, run) if self._pieces.has_files or run.tree.runs > 1 else []
+    async def _list_files(self, run: Run) -> dict[str, Any]:
+        """Return the field with the run's files. The record is read only if there may be some."""
+        return await asyncio.to_thread(list_files, run) if self._pieces.has_files or run.tree.runs > 1 else {}
 
-    def _last_chunks(self, run: Run, files: list[dict[str, Any]]) -> bytes:
+    def _last_chunks(self, run: Run, files: dict[str, Any]) -> bytes:
         content, finish = content_of(run)
         rest = self._pieces.rest(content)
-        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(
-            {"files": files} if files else {}, finish
-        )
+        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(files, finish)
         if self._asked.include_usage:
             chunks += _event({**self._base, "choices": [], "usage": usage_of(run)})
         return chunks + DONE

@@ -55,6 +55,19 @@ def docstring_of(function: Any) -> str | None:
     return text if text or isroutine(function) else type(function).__doc__
 
 
+class TookEffect(Struct, frozen=True):
+    """What a tool's `verify` answers if the earlier call took effect: `result` is what the tool would have returned."""
+
+    result: Any = None
+
+
+class NoEffect(Struct, frozen=True):
+    """What a tool's `verify` answers if the earlier call has had no effect so far. `closed`: nor will it, because the
+    call's key is refused from now on."""
+
+    closed: bool = False
+
+
 class Tool(Struct, frozen=True, dict=True):
     """A function that a model may call.
 
@@ -106,8 +119,6 @@ class Tool(Struct, frozen=True, dict=True):
         if self.verify is not None and (not callable(self.verify) or self.read_only or self.idempotent):
             hint = "Give a function, for a tool that is neither read_only nor idempotent: those may be repeated anyway."
             raise ConfigError(f"The tool {self.name} can't have verify={self.verify!r}.", hint=hint)
-        if self.accepts_late_calls and self.verify is None:
-            raise ConfigError(f"The tool {self.name} has accepts_late_calls, but no verify.", hint="Give both.")
         if self.inline:
             require_plain(
                 self.function, f"of the inline tool {self.name}", "Leave out inline, or give a plain function."
@@ -132,9 +143,8 @@ class Tool(Struct, frozen=True, dict=True):
         return partial(type(self), **values), ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
-        return structs.replace(
-            self, **{each: deepcopy(getattr(self, each), memo) for each in ("function", "owner", "verify")}
-        )
+        copied = {each: deepcopy(getattr(self, each), memo) for each in ("function", "owner", "verify")}
+        return structs.replace(self, **copied)
 
     @cached_property
     def signature(self) -> Signature:
@@ -163,13 +173,8 @@ class Tool(Struct, frozen=True, dict=True):
         """`verify` as a tool, which gets the parameters that it names. Raises `ConfigError` if it needs others."""
         if self.verify is None:
             return None
-        made = Tool(
-            innermost(self.verify) if isinstance(self.verify, Tool) else self.verify,
-            self.name,
-            timeout=self.timeout,
-            owner=self.owner if _is_method_beside(self.verify, self.function) else None,
-            parallel=self.parallel,
-        )
+        owner = self.owner if _is_method_beside(self.verify, self.function) else None
+        made = Tool(self.verify, self.name, timeout=self.timeout, owner=owner, parallel=self.parallel)
         known = self.signature.schema["properties"]
         if strange := [name for name in made.signature.schema.get("required", ()) if name not in known]:
             hint = "It gets the tool's own parameters by name, and a plait.Context if its first one is that."
@@ -206,9 +211,8 @@ class Tool(Struct, frozen=True, dict=True):
         """Return the tool of an instance, for a method."""
         if instance is None:
             return self
-        verify = self.verify
-        if _is_method_beside(verify, self.function):
-            verify = cast(Any, verify).__get__(instance, owner)
+        is_method = self.verify is not None and _is_method_beside(self.verify, self.function)
+        verify = cast(Any, self.verify).__get__(instance, owner) if is_method else self.verify
         return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner), verify=verify))
 
     @property
@@ -294,9 +298,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     may run at any time, on any thread.
 
     `verify` is a function that says whether an earlier call took effect: `plait.TookEffect(result)`,
-    `plait.NoEffect()`, or None if it does not know. It gets the parameters of the call that it names, and a
-    `plait.Context` with the call's key. Plait asks it before it reports a call in doubt (docs/tools.md).
-    With `accepts_late_calls` a "no" counts though the earlier call may still be under way, and take effect later.
+    `plait.NoEffect()`, or None if that is not known. It gets the parameters that it names, and a `plait.Context` with
+    the call's key. With `accepts_late_calls` a "no" counts though that call may still be under way (docs/tools.md).
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """

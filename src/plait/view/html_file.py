@@ -5,7 +5,6 @@ The file loads nothing and sends nothing. Its policy allows only its own script 
 
 from __future__ import annotations
 
-import base64
 import functools
 import re
 from importlib import resources
@@ -18,7 +17,6 @@ from plait.journal.codec import encode
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, wait_for
-from plait.journal.timeline import Timeline
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run_files import read_files
 from plait.view.http_exchanges import HttpExchange, read_exchanges
@@ -29,8 +27,6 @@ LONGEST = 200_000
 """Characters of one text in the file. A longer one is cut and says so."""
 BODY = 2_000_000
 """Characters of one response in the file."""
-PICTURE = 4_000_000
-"""Bytes of one picture in the file."""
 
 _IMPORT = re.compile(r"^import\s+(\{[^}]*\})\s+from\s+\"\./([\w-]+)\.js\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const|class|function|async)", re.MULTILINE)
@@ -81,28 +77,15 @@ def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, 
     run = row.head.run
     timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
     show_child_questions(journal, timeline)
+    files = [{"id": each.id, "about": str(each), "content": each.picture} for each in read_files(timeline.trace)]
     return {
-        "run": run_facts(row, timeline) | {"files": _embed_files(timeline.trace)},
+        "run": run_facts(row, timeline) | {"files": files},
         "steps": timeline.changes(),
         "seq": timeline.seq,
         "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),
         "plan": plan_view(row, timeline.trace),
         "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }
-
-
-def _embed_files(timeline: Timeline) -> list[dict[str, Any]]:
-    """Return the run's files, pictures of at most `PICTURE` bytes with their content."""
-    return [
-        {
-            "id": each.id,
-            "about": str(each),
-            "content": f"data:{each.media_type};base64,{base64.b64encode(each.data).decode()}"
-            if each.is_picture and len(each.data) <= PICTURE
-            else None,
-        }
-        for each in read_files(timeline)
-    ]
 
 
 def _shrink(each: HttpExchange) -> dict[str, Any]:

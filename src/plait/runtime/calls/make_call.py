@@ -25,7 +25,7 @@ from plait.tools import Tool
 from plait.tools.end_run import EndRun, find_ending
 from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
-from plait.tools.verify import NoEffect, TookEffect
+from plait.tools.tool import NoEffect, TookEffect
 from plait.user_functions import call_plain
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from plait.journal.records import Asking, CallHolder, Decision, IntentRecord, Ma
 from plait.runtime.calls.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.calls.call_services import ToolServices
 from plait.runtime.calls.make_call import UNKNOWN
-from plait.runtime.calls.verify_call import Verdict, verify_call
+from plait.runtime.calls.verify_call import verify_call
 from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.decisions import digested
 from plait.runtime.guard import Entry, Suspend, make_open_question
@@ -285,34 +285,22 @@ class CallTool(BasePerformer):
 
     async def _settle_doubt(self, entry: Entry) -> tuple[Observation, bytes | None] | None:
         """Return the result of a call that began in an earlier process, or was given up; None to make it again."""
-        holder = self.engine.journal.find(entry.key).holder
-        verdict = await verify_call(self.engine, entry, holder)
-        may_repeat = entry.tool is not None and self._may_repeat(entry.tool)
-        if verdict.result is None and (verdict.is_over or may_repeat):
-            self._closed[entry.key] = verdict.closed + (holder.closed if holder is not None else 0)
-            self._remark_verdict(entry, verdict, " Plait makes it again.")
-            return None
+        verdict, tool = await verify_call(self.engine, entry), entry.tool
         made = verdict.result
-        if made is None:
-            said = f" {say_verdict(entry, verdict)}" if verdict.text else ""
-            made = Observation(f"{describe_doubt(entry.asked)}{said}", trouble="in_doubt")
-        self._remark_verdict(entry, verdict)
+        if made is None and (verdict.is_over or (tool is not None and self._may_repeat(tool))):
+            holder = self.engine.journal.find(entry.key).holder
+            self._closed[entry.key] = verdict.closed + (holder.closed if holder is not None else 0)
+            return None
+        made = made or Observation(f"{describe_doubt(entry.asked)} {verdict.text}".strip(), trouble="in_doubt")
         self._unreported.add(entry.key)
         return self._add_notes(entry, made), self.engine.artifacts.encode_new(made.value)
 
     async def _verify(self, entry: Entry, made: Observation) -> Observation:
-        """Return what became of a call that is in doubt while its run goes on. A "no" counts if its key is closed."""
-        verdict = await verify_call(self.engine, entry, self.engine.journal.find(entry.key).holder)
-        self._remark_verdict(entry, verdict)
-        if verdict.result is not None:
-            return structs.replace(verdict.result, seconds=made.seconds)
-        if not verdict.is_over:
-            return made
-        return Observation(f"{made.text.removesuffix(UNKNOWN)}It {verdict.text}.", "timeout", seconds=made.seconds)
-
-    def _remark_verdict(self, entry: Entry, verdict: Verdict, more: str = "") -> None:
-        if verdict.text:
-            self.engine.remark("verify", f"{say_verdict(entry, verdict)}{more}", entry.step, entry.key)
+        """Return what became of a call that is in doubt while its run goes on."""
+        verdict = await verify_call(self.engine, entry)
+        if verdict.is_over:
+            return structs.replace(made, text=f"{made.text.removesuffix(UNKNOWN)}{verdict.text}", trouble="timeout")
+        return structs.replace(verdict.result, seconds=made.seconds) if verdict.result is not None else made
 
     def _name_holder(self, entry: Entry) -> CallHolder | None:
         if entry.tool is None or entry.tool.verify is None:
@@ -349,11 +337,6 @@ def read_call(value: Any) -> Call:
 def line_of(call: Call) -> str:
     """Return a call as one line, to compare it with another."""
     return f"{call.tool} {input_of(call)}"
-
-
-def say_verdict(entry: Entry, verdict: Verdict) -> str:
-    """Return what `verify` said about a call, as a sentence."""
-    return f"The earlier call of '{entry.asked.tool}' {verdict.text}."
 
 
 def _show(entry: Entry) -> Call:
