@@ -178,10 +178,10 @@ class RunJournal:
         self.log.buffer((NoteRecord(key, step, kind, text), None))
         return True
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, body: bytes | None = None) -> None:
         """Record something, and wait until it is on the disk."""
-        await self.log.append((record, None))
-        self._add(record)
+        await self.log.append((record, body))
+        self._add(record, body)
 
     def buffer(self, record: Record, body: bytes | None = None) -> None:
         """Record something; it is written with the next intent."""
@@ -205,10 +205,8 @@ class RunJournal:
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
         if work.settle_doubt is not None and found.is_open and (settled := await work.settle_doubt()) is not None:
-            value, answer = settled
-            await self.log.append((result := ResultRecord(key, step, name, value), answer))
-            self._add(result)
-            return value
+            await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
+            return settled[0]
         timer = None
         if work.has_intent:
             intent = IntentRecord(key, step, name, work.asked, work.made, work.name_holder())
