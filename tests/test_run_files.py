@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import plait
-from cli_support import action, final
+from cli_support import Shell, action, final
 from plait.cli.show import show
 from plait.core import Call
 from plait.core.errors import ConfigError
@@ -152,3 +152,24 @@ def test_the_server_sends_them_so_that_no_browser_runs_them(journal: Path) -> No
         facts = server.ask("GET", f"/api/runs/{run}")[2]["run"]["files"]
         assert [each["id"] for each in facts] == ["image-1", "file-1", "file-2", "file-3"]
         assert server.ask("GET", f"/api/runs/{run}/files/file-9")[0] == 404
+
+
+DRAWS = """
+import plait
+
+@plait.tool(read_only=True)
+def draw() -> plait.File:
+    "Draw something."
+    return plait.File("text/csv", b"a,b", "../../table.csv")
+"""
+
+
+def test_the_command_line_saves_them(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (shell.folder / "draws.py").write_text(DRAWS)
+    model = shell.script([action("draw", {}), final("Drawn.")])
+    flags = ("--model", model, "--loop", "react", "--tools", "draws.py", "--save-files", "out")
+    done = shell("run", "Draw.", *flags)
+    assert done.code == 0 and done.out == "Drawn.\n" and "Saved: out/table.csv" in done.err
+    assert (shell.folder / "out" / "table.csv").read_bytes() == b"a,b"
+    assert "Saved: out/table-2.csv" in shell("run", "Draw.", *flags).err
