@@ -78,9 +78,9 @@ def repeat_what_is_in_doubt(patch: Patch) -> None:
 def record_no_doubt(patch: Patch) -> None:
     write = RunJournal.write
 
-    async def write_all_but_doubts(self: RunJournal, record: Any) -> None:
+    async def write_all_but_doubts(self: RunJournal, record: Any, body: bytes | None = None) -> None:
         if not (isinstance(record, ResultRecord) and getattr(record.value, "trouble", "") == "in_doubt"):
-            await write(self, record)
+            await write(self, record, body)
 
     patch.setattr(RunJournal, "write", write_all_but_doubts)
 

@@ -202,8 +202,8 @@ class MemoryStore:
             for log in [log for log in self.runs.values() if labels and log.head.label == key]:
                 log.head = structs.replace(log.head, label="")
 
-    async def is_holder_gone(self, run: str) -> bool | None:
-        return {"dead": True, "alive": False}.get(life_of((await self.find_run(run)).owner))
+    async def is_holder_gone(self, owner: str) -> bool | None:
+        return {"dead": True, "alive": False}.get(life_of(owner))
 
     async def info(self) -> StoreInfo:
         return StoreInfo(self.place, 0, len(self.runs), sum(log.rows for log in self.runs.values()), 0, self.restored)

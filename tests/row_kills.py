@@ -117,6 +117,7 @@ def find_faults(ended: Ended) -> list[str]:
         "the model reads of each doubt": all("not known" in each for each in last["in_doubt"]),
         "no doubt and no lost effect without a kill": kills or (not doubts and made == wanted),
         "nobody is asked about a doubt that is none": doubts or not about_doubts,
+        "no call is in doubt": not (scenario.sure and (doubts or about_doubts)),
         # An answer that was killed before it was written is given again.
         "questions": scenario.asked - doubts <= asked <= scenario.asked + kills,
         "each request is counted": ended.asks

@@ -71,6 +71,40 @@ def pay(to: str, amount: int) -> str:
     return f"paid {amount}"
 
 
+def was_made(ctx: plait.Context[None], text: str) -> plait.TookEffect | plait.NoEffect:
+    """Look for the call's key in what happened."""
+    tally("verify")
+    made = f"do {text}#{ctx.idempotency_key}" in read_tally()
+    return plait.TookEffect(f"sent {text}") if made else plait.NoEffect()
+
+
+async def close_key(ctx: plait.Context[None], text: str) -> plait.TookEffect | plait.NoEffect:
+    """Look for the call's key, and close it: the call is refused when it comes later."""
+    if isinstance(found := was_made(ctx, text), plait.TookEffect):
+        return found
+    tally(f"closed {ctx.idempotency_key}")
+    return plait.NoEffect(closed=True)
+
+
+def know_nothing(text: str) -> None:
+    """Say that it is not known."""
+
+
+def make_verified(verify: Any, **options: Any) -> plait.Tool:
+    """Return the tool `send` with a `verify`."""
+
+    @plait.tool(name="send", verify=verify, **options)
+    async def send_with_key(ctx: plait.Context[None], text: str) -> str:
+        """Send a text with the call's key. Nobody can take it back."""
+        await asyncio.sleep(0.002)
+        if f"closed {ctx.idempotency_key}" in read_tally():
+            raise plait.ToolError("The key is closed.")
+        tally(f"do {text}#{ctx.idempotency_key}")
+        return f"sent {text}"
+
+    return send_with_key
+
+
 @plait.tool(idempotent=True)
 def flaky(key: str) -> str:
     """Fetch a value. The first call of all fails."""

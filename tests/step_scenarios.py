@@ -18,6 +18,7 @@ from plait.models.base import Abilities
 from step_parts import (
     about,
     close_case,
+    close_key,
     consult,
     consult_in_turn,
     delegate,
@@ -26,11 +27,14 @@ from step_parts import (
     flaky,
     give_up,
     hook,
+    know_nothing,
+    make_verified,
     model,
     pay,
     post,
     read_page,
     send,
+    was_made,
 )
 from step_stories import Steps
 
@@ -58,8 +62,8 @@ class Scenario:
     run. `says` maps words of a question to the user's answer, which is "yes" otherwise. `instead`: other ends, status
     and answer, that are right as well after a kill. `beside`: how many requests may be on their way at once. `limit`:
     the most requests that the runs may make. `copied`: how many requests a fork has from the run that it forks.
-    `repeats`: calls that a kill interrupted are made again. `wrong`: what Plait does wrong in this run today. `begin`:
-    one function for each run, which come one after the other.
+    `repeats`: calls that a kill interrupted are made again. `sure`: no call is in doubt. `wrong`: what Plait does wrong
+    in this run today. `begin`: one function for each run, which come one after the other.
     """
 
     make: Callable[[Path], plait.Agent[Any]]
@@ -74,6 +78,7 @@ class Scenario:
     limit: int = 1000
     copied: int = 0
     repeats: bool = False
+    sure: bool = False
     wrong: str = ""
     begin: tuple[Begin, ...] = (ask_once,)
     on_wait: Any = None
@@ -322,6 +327,81 @@ OTHER_STEPS: dict[str, Scenario] = {
     ),
 }
 
+
+def verified(verify: Any = was_made) -> list[plait.Tool]:
+    """Return the tools with a `send` that has a `verify`."""
+    return [*(each for each in TOOLS if each.name not in ("send", "post")), make_verified(verify)]
+
+
+def make_verified_helper() -> plait.Tool:
+    return plait.Agent(
+        Steps("one effect"), model=echo(name="child"), tools=verified(), approve="effects", journal=False
+    ).as_tool("helper", "Helps.")
+
+
+TWICE = ["sent one", "sent one"]
+
+VERIFIED: dict[str, Scenario] = {
+    "verified, one effect": Scenario(steps("one effect", tools=verified()), ["sent one"], ONE, requests=1, sure=True),
+    "verified, approved": Scenario(
+        steps("one effect", tools=verified(), approve="effects"), ["sent one"], ONE, asked=1, requests=1, sure=True
+    ),
+    "verified, edited": Scenario(
+        steps("one effect", tools=verified(), approve="effects"),
+        ["sent other"],
+        ("other",),
+        says=EDIT,
+        asked=1,
+        requests=1,
+        sure=True,
+    ),
+    "verified, the same twice, approved": Scenario(
+        steps("the same twice", tools=verified(), approve="effects"),
+        TWICE,
+        ("one", "one"),
+        asked=2,
+        requests=1,
+        sure=True,
+    ),
+    "verified, turns": Scenario(
+        steps("turns", tools=verified()),
+        ["value of a", "sent one", "value of b", "sent two", "sent three"],
+        ("one", "two", "three"),
+        requests=1,
+        sure=True,
+    ),
+    "verified, its key is closed": Scenario(
+        steps("the same twice", tools=verified(close_key)), TWICE, ("one", "one"), requests=1, sure=True
+    ),
+    "verified, nothing is known": Scenario(
+        steps("one effect", tools=verified(know_nothing)), ["sent one"], ONE, requests=1
+    ),
+    "verified, code": Scenario(
+        steps("run code", tools=verified(), sandbox="monty"),
+        ["value of a", "sent one", "value of a", "value of b", "sent two"],
+        ("one", "two"),
+        sure=True,
+    ),
+    "verified, a child that asks": Scenario(
+        steps("helper", make_verified_helper(), approve=about("one")), ['["sent one"]'], ONE, 1, requests=2, sure=True
+    ),
+    "verified, a fork": Scenario(
+        loop("react", FETCH, SEND, OVER, tools=verified()),
+        begin=(ask_once, fork_at_second_step),
+        effects=("one", "one"),
+        requests=5,
+        copied=1,
+        sure=True,
+    ),
+    "verified, a second turn of a session": Scenario(
+        loop("react", SEND, OVER, tools=verified()),
+        begin=(ask_in_session, ask_in_session),
+        effects=("one", "one"),
+        requests=4,
+        sure=True,
+    ),
+}
+
 CHILDREN: dict[str, Scenario] = {
     "a child": Scenario(steps("helper", helper("answer as asked")), ["re: done? sent one"], ONE, requests=2),
     "a child that asks": Scenario(
@@ -438,6 +518,7 @@ STEPS = {
     **THINKING,
     **CALLS,
     **OTHER_STEPS,
+    **VERIFIED,
     **CHILDREN,
     **{f"the loop {name}": PLAIT_LOOPS[name] for name in PLAIT_LOOPS},
 }

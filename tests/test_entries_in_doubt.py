@@ -134,7 +134,11 @@ def test_a_call_that_the_user_answers_is_not_in_doubt_whatever_the_marks_of_its_
 
 def test_work_is_in_doubt_if_it_has_an_intent_and_no_result() -> None:
     log = MemoryLog(RunHead(RUN, "q", {"name": "steps"}, {}))
-    work = EntryWork("asked", describe_doubt=lambda: "in doubt", effect=PAY)
+
+    async def settle() -> tuple[str, None]:
+        return "in doubt", None
+
+    work = EntryWork("asked", settle_doubt=settle, effect=PAY)
 
     async def perform(entry: Entry) -> tuple[Any, None]:
         raise AssertionError("it is performed")

@@ -64,9 +64,8 @@ async def recall(store: SqliteStore) -> list[str]:
 
 
 async def calls(store: SqliteStore) -> list[Call]:
-    return (await read_calls_in_doubt(store, (await store.find_run("r0-")).head, await read_timeline(store, "r0-")))[
-        ::2
-    ]
+    head = (await store.find_run("r0-")).head
+    return [each.call for each in (await read_calls_in_doubt(store, head, await read_timeline(store, "r0-")))[::2]]
 
 
 async def spent(store: SqliteStore) -> range:

@@ -148,13 +148,21 @@ async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_
     journal = Journal(tmp_path / "j.db")
     made = MadeCall(Call("send", {"text": "Lyon", "copy": False}))
     records = (*ASKING, begin("1.1", SEND, made=made), end("1.2", "done"), begin("1.2", Call("other")))
-    totals = {"guards": {"approvals": [["send", {}]]}}
+    totals = {"guards": {"approvals": [["r", "1.1", "send", {}]]}}
     await record(journal, "r", *records, status="cancelled", totals=totals, tools=(HELPER,))
     doubtful = begin("0.0", Call("pay", 5)), end("0.0", Observation("?", "in_doubt"))
-    carried = {"guards": {"approvals": [["pay", 5]]}}
+    carried = {"guards": {"approvals": [["r-1", "0.0", "pay", 5]]}}
     await record(journal, "r-1", *doubtful, status="answered", totals=carried, caller=ParentCall("r", "1.0:c5f.0"))
     found = await read_calls_in_doubt(journal.store, journal.head("r"), journal.timeline("r"))
-    assert found == [made.call, SEND, Call("other"), Call("other"), Call("pay", 5), Call("pay", 5)]
+    assert [each.run for each in found] == ["r"] * 4 + ["r-1"] * 2
+    assert [each.call for each in found] == [
+        made.call,
+        SEND,
+        Call("other"),
+        Call("other"),
+        Call("pay", 5),
+        Call("pay", 5),
+    ]
     await record(journal, "clean", *doubtful, status="answered")
     assert await read_calls_of(journal.store, [journal.run("clean")]) == []
 

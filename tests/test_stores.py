@@ -191,7 +191,7 @@ async def test_a_run_is_claimed_from_a_process_that_is_gone_and_from_no_other(st
     await store.begin(head("gone"), GONE)
     await store.begin(head("far"), ELSEWHERE)
     mine = await store.begin(head("mine"), ME)
-    assert [await store.is_holder_gone(run) for run in ("gone", "far", "mine")] == [True, None, False]
+    assert [await store.is_holder_gone(owner) for owner in (GONE, ELSEWHERE, ME)] == [True, None, False]
     assert (await store.find_run("gone")).status == "interrupted"
     assert (await store.claim("gone", ME)).run == "gone"
     for run in ("far", "mine"):

@@ -127,7 +127,7 @@ def ask(
     finally:
         connection.close()
     is_json = found.get("content-type", "").startswith("application/json") and text
-    return reply.status, found, json.loads(text) if is_json else text.decode()
+    return reply.status, found, json.loads(text) if is_json else text.decode(errors="surrogateescape")
 
 
 def asked(text: str, **more: Any) -> dict[str, Any]:

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from plait.tools.call_context import cancelled as cancelled
     from plait.tools.end_run import EndRun as EndRun
     from plait.tools.mcp.tools import mcp as mcp
+    from plait.tools.tool import NoEffect as NoEffect
+    from plait.tools.tool import TookEffect as TookEffect
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _NAMES = {
@@ -100,6 +102,7 @@ _NAMES = {
     "plait.tools.call_context": "cancelled",
     "plait.tools.end_run": "EndRun",
     "plait.tools.mcp.tools": "mcp",
+    "plait.tools.tool": "NoEffect TookEffect",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -210,6 +210,12 @@ evidence = click.option(
 attach = repeatable(
     "--attach", "files", "FILE", "An image, a PDF file or a text file of the question. Repeat it for several."
 )
+save_files = click.option(
+    "--save-files",
+    "folder",
+    metavar="DIR",
+    help="Save the files that tools returned in this folder. Nothing is overwritten.",
+)
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
 budget = click.option(

@@ -41,6 +41,7 @@ from plait.runtime.recorded_events import recorded_loop
 @options.agent(only=("tools", "on_interrupted_call", "make_deps"), recorded=True)
 @options.load_tools
 @options.flag("--force", help="Take over a run that another machine began.")
+@options.save_files
 @options.journal
 @options.as_object
 @options.quiet
@@ -51,6 +52,7 @@ def resume(
     plan: str | None,
     force: bool,
     load_tools: bool,
+    folder: str | None,
     journal: str | None,
     as_object: bool,
     quiet: bool,
@@ -74,6 +76,7 @@ def resume(
             quiet=quiet,
             words=words,
             plans=PlanPrompt(agent, row.head.question, row.head.run),
+            files_to=folder,
         )
     except StaleAnswer as why:
         asked = [line for each in why.waits for line in (each.reason, *how_to_answer(why.run, each, words))]

@@ -50,6 +50,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @options.attach
 @options.session
 @options.about_run
+@options.save_files
 @options.journal
 @options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
@@ -58,6 +59,7 @@ def run(
     question: str,
     files: tuple[str, ...],
     session: str | None,
+    folder: str | None,
     plan: str | None,
     evidence: str | None,
     as_object: bool,
@@ -102,6 +104,7 @@ def run(
         show_plan=plans.render,
         suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
         view=view,
+        files_to=folder,
     )
 
 
@@ -112,12 +115,21 @@ def perform_and_exit(
     quiet: bool,
     words: tuple[str, ...],
     plans: PlanPrompt | None = None,
+    files_to: str | None = None,
 ) -> NoReturn:
     """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
     done = perform_run(start, view, plans=plans, may_ask=not as_object)
     show_plan = plans.render if plans is not None else None
-    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan, view=view)
+    exit_with_run(
+        done,
+        as_object=as_object,
+        quiet=quiet,
+        journal=words,
+        show_plan=show_plan,
+        view=view,
+        files_to=files_to,
+    )
 
 
 class _WatchedRun:

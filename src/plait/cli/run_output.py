@@ -37,6 +37,7 @@ from plait.core.text import clean, format_count
 from plait.journal.store import Journal
 from plait.models.stages import StageEnded
 from plait.runtime.run import Run
+from plait.runtime.run_files import save_files
 
 CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
 """The exit code of each status."""
@@ -152,11 +153,13 @@ def exit_with_run(
     show_plan: Callable[[str], str] | None = None,
     suggestions: Sequence[str] = (),
     view: RunView | None = None,
+    files_to: str | None = None,
 ) -> NoReturn:
     """Print how a run ended and exit with its code. `run` is None if it was cancelled before it began.
 
     `journal` holds the words that make `plait resume` find the run. `show_plan` renders a plan that needs approval.
-    `suggestions` are printed below an answer. `view` has shown the run, and perhaps the answer.
+    `suggestions` are printed below an answer. `view` has shown the run, and perhaps the answer. The run's files are
+    saved in the folder `files_to`.
     """
     if run is None:
         _print_error("Cancelled before the run began.")
@@ -177,6 +180,9 @@ def exit_with_run(
         _print_error(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
         discard_stdout()
         exit_with(CRASHED)
+    if files_to is not None:
+        for path in save_files(run.files, files_to):
+            _print_error(f"Saved: {clean(str(path))}")
     if run.status == "answered" and not quiet:
         for line in suggestions:
             _print_error(line)

@@ -43,6 +43,7 @@ from plait.journal.timeline import Timeline
 from plait.recorded_runs import OpenQuestion, describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
+from plait.runtime.run_files import RunFile, read_files_of, save_files
 from plait.runtime.spent import spent_in
 from plait.user_files import read_text
 
@@ -54,6 +55,7 @@ from plait.user_files import read_text
 @options.flag("--tree", help="Show RUN and its child runs, a line each, with what they used.")
 @options.flag("--full", help="Do not shorten long observations.")
 @click.option("--html", metavar="FILE", help="Write one HTML file instead, with all steps, requests and responses.")
+@options.save_files
 @options.journal
 @options.as_object
 def show(
@@ -63,6 +65,7 @@ def show(
     tree: bool,
     full: bool,
     html: str | None,
+    folder: str | None,
     journal: str | None,
     as_object: bool,
 ) -> None:
@@ -76,6 +79,10 @@ def show(
     if tree and full:
         raise ConfigError("--tree shows a line for each run.", hint="Leave out --full.")
     row, store = find_run(run, journal)
+    files = wait_for(read_files_of(store.store, row.head.run)) if folder or not (wire or tree or html) else []
+    if folder is not None:
+        for path in save_files(files, folder):
+            click.echo(f"Saved: {clean(str(path))}", err=True)
     if tree:
         show_tree(row, store, as_object=as_object)
         return
@@ -91,9 +98,9 @@ def show(
     questions = wait_for(read_open_questions(store.store, row))
     events += [ev.Noted(0, each.kind, each.text) for each in questions if each.asked_by != row.head.run]
     if as_object:
-        _show_object(row, timeline, events, questions)
+        _show_object(row, timeline, events, questions, files)
         return
-    _show_steps(row, timeline, events, full=full)
+    _show_steps(row, timeline, events, files, full=full)
     for each in questions:
         waiting = Waiting(each.kind, each.text, each.question)
         asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
@@ -112,7 +119,7 @@ def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
     click.echo(f"Written: {path}", err=True)
 
 
-def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, full: bool) -> None:
+def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files: list[RunFile], *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
@@ -130,6 +137,8 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
     for event in events:
         view(event)
     view.close()
+    if files:
+        click.echo(f"Files: {clean(', '.join(map(str, files)))}")
     if (answer := outcome.get("answer")) is not None:
         click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
     why = outcome.get("reason") or (row.grade or {}).get("why")
@@ -146,13 +155,20 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, ful
         print_table(*phase_table(spent))
 
 
-def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event], questions: Sequence[OpenQuestion]) -> None:
+def _show_object(
+    row: RunRow,
+    timeline: Timeline,
+    events: Sequence[Event],
+    questions: Sequence[OpenQuestion],
+    files: Sequence[RunFile],
+) -> None:
     print_json(
         {
             **describe_run(row),
             "questions": msgspec.to_builtins(questions),
             "fork_at": row.head.fork_at or None,
             "attachments": msgspec.to_builtins(row.head.attachments),
+            "files": [each.json() for each in files],
             "phases": [each.json() for each in spending(timeline)],
             "events": msgspec.to_builtins(events),
         }

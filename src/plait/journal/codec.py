@@ -96,7 +96,7 @@ def _type_values(record: Record) -> Record:
     asked = record.asked if record.asked is UNSET else msgspec.convert(record.asked, types.asked)
     if isinstance(record, IntentRecord):
         made = record.made if record.made is UNSET else msgspec.convert(record.made, types.made)
-        return IntentRecord(record.key, record.step, record.work, asked, made)
+        return structs.replace(record, asked=asked, made=made)
     value = msgspec.convert(record.value, types.result)
     if record.value_is_text and isinstance(value, Observation):
         value = structs.replace(value, value=value.text)

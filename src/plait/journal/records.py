@@ -43,6 +43,16 @@ from msgspec import UNSET, Struct, UnsetType
 from plait.core import Attachment, Call, Exchange, PastCall, Ran, Usage
 
 
+class CallHolder(Struct, frozen=True, omit_defaults=True):
+    """Who makes a call of a tool that can say whether it took effect: the run and the process (its owner string).
+
+    The call's idempotency key follows from the run, the entry's key, and `closed`: how many keys of it were closed."""
+
+    run: str
+    process: str
+    closed: int = 0
+
+
 class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
     """Work begins. `asked` is the work as the loop wants it, `made` as the guards left it, where that differs."""
 
@@ -51,6 +61,7 @@ class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
     work: str
     asked: Any = None
     made: Any | UnsetType = UNSET
+    holder: CallHolder | None = None
 
 
 class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):

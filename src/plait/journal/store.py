@@ -240,8 +240,8 @@ class Store(Protocol):
 
     # -- the whole store
 
-    async def is_holder_gone(self, run: str) -> bool | None:
-        """Return whether nobody performs a run any more; None if nobody knows."""
+    async def is_holder_gone(self, owner: str) -> bool | None:
+        """Return whether the process of an owner string is proven to have ended; None if nobody knows."""
         ...
 
     async def check(self) -> list[str]:

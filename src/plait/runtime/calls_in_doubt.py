@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from msgspec import Struct
+
 from plait.core import Call
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal.keys import read_key
@@ -15,18 +17,26 @@ from plait.journal.store import Store, list_children, read_timeline
 from plait.journal.timeline import Timeline
 
 
-async def read_calls_in_doubt(store: Store, head: RunHead, timeline: Timeline) -> list[Call]:
+class CallInDoubt(Struct, frozen=True):
+    """A call in doubt: its run, the key of its entry, and one form of the call, with the tool's own name."""
+
+    run: str
+    key: str
+    call: Call
+
+
+async def read_calls_in_doubt(store: Store, head: RunHead, timeline: Timeline) -> list[CallInDoubt]:
     """Return the calls in doubt of a run and its child runs; of a fork, also those of the child runs that its first
     steps started in the run that it comes from."""
     found, children = await _read_own(store, head, timeline)
     return found + await read_calls_of(store, children)
 
 
-async def _read_own(store: Store, head: RunHead, timeline: Timeline) -> tuple[list[Call], list[RunRow]]:
+async def _read_own(store: Store, head: RunHead, timeline: Timeline) -> tuple[list[CallInDoubt], list[RunRow]]:
     """Return the calls in doubt of a run itself, and its child runs."""
     repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
     found = [
-        call
+        CallInDoubt(head.run, each.key, call)
         for each in timeline.tool_calls
         if each.begun
         and each.call.tool not in repeatable
@@ -46,9 +56,9 @@ async def _read_own(store: Store, head: RunHead, timeline: Timeline) -> tuple[li
     return found, children
 
 
-async def read_calls_of(store: Store, runs: Iterable[RunRow]) -> list[Call]:
+async def read_calls_of(store: Store, runs: Iterable[RunRow]) -> list[CallInDoubt]:
     """Return the calls in doubt of other runs and of their child runs; of those that go on, also those under way."""
-    found, left, seen = list[Call](), [*runs][::-1], set[str]()
+    found, left, seen = list[CallInDoubt](), [*runs][::-1], set[str]()
     while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
         run = left.pop()
         is_new = run.head.run not in seen
@@ -61,7 +71,7 @@ async def read_calls_of(store: Store, runs: Iterable[RunRow]) -> list[Call]:
     return found
 
 
-async def read_session_calls(store: Store, session: str, run: str) -> list[Call] | JournalError:
+async def read_session_calls(store: Store, session: str, run: str) -> list[CallInDoubt] | JournalError:
     """Return the calls in doubt of the turns of a conversation but `run`; the error if one of them cannot be read."""
     try:
         rows = await store.list_runs(RunQuery(session=session, is_open=True, children=True))

@@ -21,6 +21,7 @@ from plait.runtime.agents.output import TEXT, OutputT, OutputType
 from plait.runtime.conversations.chat_messages import calls_in, write_messages
 from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.recorded_events import make_events
+from plait.runtime.run_files import RunFile, read_files
 from plait.runtime.spent import Spent, spent_in
 from plait.tools.call_context import call_services
 
@@ -155,6 +156,12 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     def children(self) -> tuple[Run, ...]:
         """Return the child runs that the run's tools started, in the order of the calls."""
         return tuple(self.read_children())
+
+    @property
+    def files(self) -> tuple[RunFile, ...]:
+        """Return the files that tools of the run and of its child runs returned, such as charts. Each has `name`,
+        `media_type` and `data`. Raises `JournalError` if the record cannot be read."""
+        return (*read_files(self.timeline), *(file for child in self.children for file in child.files))
 
     @property
     def total_cost_usd(self) -> float | None:

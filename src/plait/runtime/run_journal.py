@@ -19,7 +19,7 @@ from plait.core import Call
 from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.keys import read_key
-from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
+from plait.journal.records import CallHolder, IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
 from plait.journal.store import RunLog
 from plait.runtime.guard import Entry, RecordEnds
 
@@ -30,7 +30,7 @@ LONG = 0.05
 class FoundEntry(Struct, frozen=True):
     """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
 
-    `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
+    `asked`, `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result.
     """
 
     asked: Any = UNSET
@@ -39,6 +39,7 @@ class FoundEntry(Struct, frozen=True):
     is_open: bool = False
     body: bytes | None = None
     answer: bytes | None = None
+    holder: CallHolder | None = None
 
 
 NOTHING = FoundEntry()
@@ -48,17 +49,19 @@ NOTHING = FoundEntry()
 class EntryWork(Struct, frozen=True):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
-    `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
+    `settle_doubt` returns the result of work of which only the intent is on record, and the bytes of its row; None to
+    do it again. It is None itself if the work can always be repeated. `name_holder` returns who does it.
     `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
     on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 
     asked: Any = None
     made: Any | UnsetType = UNSET
     body: bytes | None = None
-    describe_doubt: Callable[[], Any] | None = None
+    settle_doubt: Callable[[], Awaitable[tuple[Any, bytes | None] | None]] | None = None
     effect: Call | None = None
     is_long: bool = False
     has_intent: bool = True
+    name_holder: Callable[[], CallHolder | None] = lambda: None
 
 
 class RunJournal:
@@ -94,7 +97,7 @@ class RunJournal:
             return
         found = self._found.get(key, NOTHING)
         if isinstance(record, IntentRecord):
-            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body)
+            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body, None, record.holder)
         elif isinstance(record, ResultRecord):
             asked = found.asked if record.asked is UNSET else record.asked
             asked = None if asked is UNSET else asked
@@ -175,10 +178,10 @@ class RunJournal:
         self.log.buffer((NoteRecord(key, step, kind, text), None))
         return True
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, body: bytes | None = None) -> None:
         """Record something, and wait until it is on the disk."""
-        await self.log.append((record, None))
-        self._add(record)
+        await self.log.append((record, body))
+        self._add(record, body)
 
     def buffer(self, record: Record, body: bytes | None = None) -> None:
         """Record something; it is written with the next intent."""
@@ -201,13 +204,12 @@ class RunJournal:
             raise RecordEnds
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
-        if work.describe_doubt is not None and found.is_open:
-            value = work.describe_doubt()
-            await self.write(ResultRecord(key, step, name, value))
-            return value
+        if work.settle_doubt is not None and found.is_open and (settled := await work.settle_doubt()) is not None:
+            await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
+            return settled[0]
         timer = None
         if work.has_intent:
-            intent = IntentRecord(key, step, name, work.asked, work.made)
+            intent = IntentRecord(key, step, name, work.asked, work.made, work.name_holder())
             if work.effect is not None or work.body is not None:
                 await self._begin(intent, work.body, work.effect)
             elif not found.is_open:

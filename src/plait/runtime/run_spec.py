@@ -13,6 +13,7 @@ from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
 from plait.runtime.agents.output import TEXT, OutputType
+from plait.runtime.calls_in_doubt import CallInDoubt
 from plait.runtime.phase_models import Phases
 from plait.runtime.spent import Spent
 from plait.runtime.tracing import UNWATCHED, Tracer
@@ -48,11 +49,11 @@ class Past:
     rows: Sequence[Row] = ()
     spent: Spent = field(default_factory=Spent)
     children: Mapping[str, Spent] = field(default_factory=dict)
-    session_calls: Sequence[Call] | JournalError = ()
+    session_calls: Sequence[CallInDoubt] | JournalError = ()
     seconds: float = 0.0
     artifacts: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
     lost: str = ""
-    calls_in_doubt: tuple[Call, ...] = ()
+    calls_in_doubt: tuple[CallInDoubt, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.background import cancel_again
-from plait.core import Call, Cancelled, Crashed, Event, Loop, Outcome
+from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
@@ -28,7 +28,7 @@ from plait.runtime.approvals import require_open_question, waiting_with, without
 from plait.runtime.background import wait_to_end
 from plait.runtime.calls.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.calls.bound_calls import CallBinder
-from plait.runtime.calls_in_doubt import read_calls_in_doubt, read_session_calls
+from plait.runtime.calls_in_doubt import CallInDoubt, read_calls_in_doubt, read_session_calls
 from plait.runtime.engine import Engine
 from plait.runtime.guard import RecordEnds
 from plait.runtime.make_guards import make_guards
@@ -322,7 +322,7 @@ async def _perform(
             )
             on_event(ev.Noted(0, "journal", text))
     if store is not None and run_spec.session:
-        calls: list[Call] | JournalError = []
+        calls: list[CallInDoubt] | JournalError = []
         try:
             calls = await read_session_calls(store, run_spec.session, head.run)
         except asyncio.CancelledError as why:  # the engine records the end, with its reason

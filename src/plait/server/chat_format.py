@@ -291,6 +291,12 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
+def list_files(run: Run) -> dict[str, Any]:
+    """Return the field with the files of a run, if it has some. A full token can fetch each from its address."""
+    found = [each.json() | {"url": f"/api/runs/{each.run}/files/{each.id}"} for each in run.files]
+    return {"files": found} if found else {}
+
+
 def question_text(waits: Waiting | Question) -> str:
     """Return what a waiting run asks the user. The next message is the answer."""
     text = replace_surrogates(waits.reason if isinstance(waits, Waiting) else waits.text)

@@ -19,11 +19,12 @@ from plait.core import Event, OneKind
 from plait.core import events as ev
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
+from plait.runtime.calls.artifacts import find_artifacts
 from plait.runtime.run import Run
 from plait.server import conversations
 from plait.server.agents import ServedAgent
 from plait.server.auth import Caller
-from plait.server.chat_format import ChatRequest, content_of, parse_request, usage_of
+from plait.server.chat_format import ChatRequest, content_of, list_files, parse_request, usage_of
 from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
@@ -94,6 +95,7 @@ class ChatCompletion:
         events = [self._events.get_nowait() for _ in range(self._events.qsize())]
         if reasoning := "".join(self._pieces.add(event)[0] for event in events):
             message["reasoning_content"] = reasoning
+        message |= await self._list_files(run)
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         return json_response({**self._base, "choices": [choice], "usage": usage_of(run)}, headers=headers)
 
@@ -178,7 +180,8 @@ class ChatCompletion:
             if chunks:
                 yield chunks, True
         try:
-            last = self._last_chunks(await active.done())
+            run = await active.done()
+            last = self._last_chunks(run, await self._list_files(run))
         except Exception as error:
             last = _event(rejection_for(error).body())  # clients raise it
         yield last, False
@@ -191,10 +194,14 @@ class ChatCompletion:
         chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
         return chunks + self._chunk({"content": content}) if content else chunks
 
-    def _last_chunks(self, run: Run) -> bytes:
+    async def _list_files(self, run: Run) -> dict[str, Any]:
+        """Return the field with the run's files. The record is read only if there may be some."""
+        return await asyncio.to_thread(list_files, run) if self._pieces.has_files or run.tree.runs > 1 else {}
+
+    def _last_chunks(self, run: Run, files: dict[str, Any]) -> bytes:
         content, finish = content_of(run)
         rest = self._pieces.rest(content)
-        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk({}, finish)
+        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(files, finish)
         if self._asked.include_usage:
             chunks += _event({**self._base, "choices": [], "usage": usage_of(run)})
         return chunks + DONE
@@ -255,6 +262,8 @@ class ReplyPieces:
         """The live step's text is the answer unless calls follow."""
         self._max_preface = inf if not (self._is_sure and streams) else PREFACE if agent.tools else 0
         self._last = ("", 0)
+        self.has_files = False
+        """Whether tools may have returned files."""
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
@@ -264,6 +273,10 @@ class ReplyPieces:
         match event:
             case ev.Asked(phase=phase):
                 self._phase = phase
+            case ev.Began(resumed=resumed):
+                self.has_files = resumed
+            case ev.Observed(observation=seen):
+                self.has_files = self.has_files or bool(find_artifacts(seen.value))
             case ev.Thought(step=step, text=text) if self._thoughts:
                 return held + self._separate("thought", step, replace_surrogates(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from importlib import resources
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from plait.journal.store import wait_for
 from plait.recorded_runs import RecordedRuns
 from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import restore_request
+from plait.runtime.run_files import read_files
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.runs import RunManager
@@ -88,6 +90,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/api/runs/{id}", api.run),
         Route("/api/runs/{id}/events", api.run_events),
         Route("/api/runs/{id}/text", api.text),
+        Route("/api/runs/{id}/files/{file}", api.file),
         Route("/api/runs/{id}/wire", api.wire),
         Route("/api/runs/{id}/wire/{seq}", api.body),
         Route("/api/runs/{id}/resume", api.resume, methods=["POST"]),
@@ -196,6 +199,20 @@ class ViewerApi:
             body = wait_for(restore_request(body, self._journal.head(run), self._journal.store))
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
         return Response(body, media_type="application/octet-stream", headers=headers)
+
+    def file(self, request: Request) -> Response:
+        """Return a file that a tool returned. A browser shows pictures and saves all else; it runs nothing."""
+        files = read_files(self._journal.timeline(self._journal.run(_run_id(request)).head.run))
+        found = next((each for each in files if each.id == request.path_params["file"]), None)
+        if found is None:
+            raise RequestRejected(404, "The run has no such file.")
+        how = "inline" if found.is_picture else "attachment"
+        headers = {
+            "Content-Disposition": f"{how}; filename*=UTF-8''{quote(found.name)}",
+            "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+        }
+        media_type = found.media_type if found.is_picture else "application/octet-stream"
+        return Response(found.data, media_type=media_type, headers=headers)
 
     def sides(self, request: Request) -> Response:
         """Return two runs, where they first differ, and which steps are equal."""

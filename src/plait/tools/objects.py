@@ -109,10 +109,17 @@ def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         if (owner := made.get(id(each.owner))) is None:
             found.append(each)
             continue
-        bound = structs.replace(each, function=_bind_late(each.function, owner), owner=owner)
-        vars(bound).update(signature=each.signature, spec=each.spec)
-        found.append(bound)
+        found.append(_bind_tool(each, owner))
     return tuple(found)
+
+
+def _bind_tool(unbound: Tool, owner: ToolObject) -> Tool:
+    """Bind the tool of a class, and what verifies its calls, to an object that is made before the tool is called."""
+    bound = structs.replace(unbound, function=_bind_late(unbound.function, owner), owner=owner)
+    vars(bound).update(signature=unbound.signature, spec=unbound.spec)
+    if (verifier := unbound.verifier) is not None:
+        vars(bound).update(verifier=_bind_tool(verifier, owner) if verifier.owner is not None else verifier)
+    return bound
 
 
 def _bind_late(method: Any, owner: ToolObject) -> Callable[..., Any]:

@@ -66,6 +66,19 @@ def docstring_of(function: Any) -> str | None:
     return text if text or isroutine(function) else type(function).__doc__
 
 
+class TookEffect(Struct, frozen=True):
+    """What a tool's `verify` answers if the earlier call took effect: `result` is what the tool would have returned."""
+
+    result: Any = None
+
+
+class NoEffect(Struct, frozen=True):
+    """What a tool's `verify` answers if the earlier call has had no effect so far. `closed`: nor will it, because the
+    call's key is refused from now on."""
+
+    closed: bool = False
+
+
 class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     """A function that a model may call.
 
@@ -76,7 +89,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     tools that do the same job. If `person` is set, the user answers the call: the run waits, and the function is
     never called. `owner` is the object whose method it is (`tool_object.ToolObject`), or what makes one for each run
     (`objects.PerRun`); None for a function. Its calls run one at a time, except those of tools that are `parallel`.
-    `hand_off`: its result ends the run, as the run's answer.
+    `hand_off`: its result ends the run, as the run's answer. `verify` says whether an earlier call took effect, and
+    `accepts_late_calls` that its "no" counts though the earlier call may still be under way.
     """
 
     function: Callable[..., Any]
@@ -97,6 +111,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     open_world: bool = False
     foreign: bool = False
     parallel: bool = False
+    verify: Callable[..., Any] | None = None
+    accepts_late_calls: bool = False
 
     if TYPE_CHECKING:
 
@@ -115,6 +131,9 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
         if not isinstance(self.requires_approval, bool):
             hint = "Give True or False. A function that decides for each call is Agent(approve=)."
             raise ConfigError(f"The tool {self.name} has requires_approval={self.requires_approval!r}.", hint=hint)
+        if self.verify is not None and (not callable(self.verify) or self.read_only or self.idempotent):
+            hint = "Give a function, for a tool that is neither read_only nor idempotent: those may be repeated anyway."
+            raise ConfigError(f"The tool {self.name} can't have verify={self.verify!r}.", hint=hint)
         if self.inline:
             require_plain(
                 self.function, f"of the inline tool {self.name}", "Leave out inline, or give a plain function."
@@ -139,7 +158,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
         return partial(type(self), **values), ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
-        return structs.replace(self, function=deepcopy(self.function, memo), owner=deepcopy(self.owner, memo))
+        copied = {each: deepcopy(getattr(self, each), memo) for each in ("function", "owner", "verify")}
+        return structs.replace(self, **copied)
 
     @cached_property
     def signature(self) -> Signature:
@@ -150,7 +170,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """The tool's description for a model. Raises `ConfigError` as `signature` does."""
+        """The tool's description for a model. Raises `ConfigError` as `signature` and `verifier` do."""
+        _ = self.verifier
         return ToolSpec(
             self.name,
             self.description or self.signature.summary,
@@ -161,6 +182,19 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
             hand_off=self.hand_off,
             **{mark: getattr(self, mark) for mark in MARKS},
         )
+
+    @cached_property
+    def verifier(self) -> Tool | None:
+        """`verify` as a tool, which gets the parameters that it names. Raises `ConfigError` if it needs others."""
+        if self.verify is None:
+            return None
+        owner = self.owner if _is_method_beside(self.verify, self.function) else None
+        made = Tool(self.verify, self.name, timeout=self.timeout, owner=owner, parallel=self.parallel)
+        known = self.signature.schema["properties"]
+        if strange := [name for name in made.signature.schema.get("required", ()) if name not in known]:
+            hint = "It gets the tool's own parameters by name, and a plait.Context if its first one is that."
+            raise ConfigError(f"The verify= of {self.name} needs {', '.join(strange)}.", hint=hint)
+        return made
 
     @property
     def runs_inline(self) -> bool:
@@ -192,7 +226,9 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
         """Return the tool of an instance, for a method."""
         if instance is None:
             return self
-        return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner)))
+        is_method = self.verify is not None and _is_method_beside(self.verify, self.function)
+        verify = cast(Any, self.verify).__get__(instance, owner) if is_method else self.verify
+        return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner), verify=verify))
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -204,6 +240,12 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Tool({self.name}{self.signature.shape})"
+
+
+def _is_method_beside(verify: Any, function: Any) -> bool:
+    """Return whether `verify` is a method of the class that has the tool's function."""
+    scope, other = (getattr(each, "__qualname__", "").rpartition(".")[0] for each in (verify, function))
+    return isroutine(verify) and scope == other != "" and not scope.endswith("<locals>")
 
 
 def _import_tool(module: str, name: str) -> Any:
@@ -279,6 +321,8 @@ def tool(
     open_world: bool = False,
     foreign: bool = False,
     parallel: bool = False,
+    verify: Callable[..., Any] | None = None,
+    accepts_late_calls: bool = False,
 ) -> ToolMaker: ...
 
 
@@ -295,6 +339,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
     at once calls one. Methods of one object run one call at a time, and on one thread; `parallel` marks a method that
     may run at any time, on any thread.
+
+    `verify` is a function that says whether an earlier call took effect: `plait.TookEffect(result)`,
+    `plait.NoEffect()`, or None if that is not known. It gets the parameters that it names, and a `plait.Context` with
+    the call's key. With `accepts_late_calls` a "no" counts though that call may still be under way (docs/tools.md).
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """

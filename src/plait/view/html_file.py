@@ -18,6 +18,7 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, wait_for
 from plait.runtime.recorded_events import recorded_loop
+from plait.runtime.run_files import read_files
 from plait.view.http_exchanges import HttpExchange, read_exchanges
 from plait.view.run_view import open_questions, plan_view, run_facts, show_child_questions
 from plait.view.timeline import build_timeline
@@ -37,7 +38,7 @@ def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST
     """Render a run of a journal as one HTML file. `max_text`: characters of a text, None for all."""
     style, script = read_asset("colors.css") + read_asset("page.css"), bundle_script("main.js")
     sources = f"script-src {hash_source(script)}; style-src {hash_source(style)}"
-    policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; {sources}; img-src data:; base-uri 'none'; form-action 'none'"
     before, _, rest = read_asset("index.html").partition("<link rel=")
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
@@ -76,8 +77,9 @@ def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, 
     run = row.head.run
     timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
     show_child_questions(journal, timeline)
+    files = [{"id": each.id, "about": str(each), "content": each.picture} for each in read_files(timeline.trace)]
     return {
-        "run": run_facts(row, timeline),
+        "run": run_facts(row, timeline) | {"files": files},
         "steps": timeline.changes(),
         "seq": timeline.seq,
         "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),

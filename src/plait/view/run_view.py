@@ -16,6 +16,7 @@ from plait.journal.records import RunHead, RunRow
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
+from plait.runtime.calls.artifacts import find_artifacts
 from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
@@ -72,6 +73,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         **timeline.totals(),
         "question": head.question,
         "attachments": [str(each) for each in head.attachments],
+        "files": list_files(timeline.trace),
         "answer": format_answer(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
         "reason": outcome.get("reason"),
         "hint": outcome.get("hint", ""),
@@ -88,6 +90,14 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "tree": row.totals.get("tree"),
         "owner": _locate_owner(row),
     }
+
+
+def list_files(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return the files that the run's tools returned, by the handles in their results: bytes are not read."""
+    shown: dict[str, str] = {}
+    for call, seen in timeline.results:
+        shown |= find_artifacts((call.seen or seen).value)
+    return [{"id": id, "about": about} for id, about in shown.items() if id.partition("-")[0] in ("image", "file")]
 
 
 def child_entry(row: RunRow) -> dict[str, Any]:

@@ -352,11 +352,8 @@ class SqliteStore:
 
     # -- the whole store
 
-    async def is_holder_gone(self, run: str) -> bool | None:
-        row = await self.find_run(run)
-        if not row.owner:
-            return True
-        life = await asyncio.to_thread(life_of_holder, self._file, row.owner)
+    async def is_holder_gone(self, owner: str) -> bool | None:
+        life = await asyncio.to_thread(life_of_holder, self._file, owner)
         return None if life == "elsewhere" else life == "dead"
 
     async def check(self) -> list[str]:

@@ -111,7 +111,7 @@ class ArtifactStore:
         """Return the new artifacts in a value as bytes for the journal; None if there are none."""
         if not self._unwritten:
             return None
-        names = sorted(_names(value).intersection(self._unwritten))
+        names = sorted(find_artifacts(value).keys() & self._unwritten.keys())
         # Each by itself: taken out of the whole, a secret would leave the lengths wrong, and nothing could be read.
         new = {name: (self._live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
         return msgspec.msgpack.encode(new) if new else None
@@ -136,10 +136,11 @@ def read_handles(value: JSON) -> Any:
     return [read_handles(each) for each in value] if isinstance(value, list) else value
 
 
-def _names(value: Any) -> set[str]:
-    handle = ArtifactHandle.read(value)
-    if handle is not None:
-        return {handle.id}
-    if isinstance(value, dict):
-        return set().union(*map(_names, value.values()))
-    return set().union(*map(_names, value)) if isinstance(value, list) else set()
+def find_artifacts(value: Any) -> dict[str, str]:
+    """Return the artifacts whose handles are in a JSON value: what they are in words, by id."""
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return {handle.id: handle.about}
+    found: dict[str, str] = {}
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found |= find_artifacts(each)
+    return found

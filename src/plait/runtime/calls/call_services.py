@@ -20,6 +20,7 @@ from plait.core.messages import system, user
 from plait.core.text import cut_text
 from plait.journal.codec import encode
 from plait.journal.entries import Question
+from plait.journal.records import CallHolder
 from plait.models.base import Model
 from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.calls.context import CallLogger, Context
@@ -30,6 +31,7 @@ from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
 from plait.tools import Tool
+from plait.tools.tool import NoEffect, TookEffect
 
 if TYPE_CHECKING:
     from plait.runtime.agents.output import OutputT
@@ -47,13 +49,14 @@ class BudgetSpent(ToolError):
 
 
 class ToolServices:
-    """Serves one tool call: `entry`, as it is made. Used on the run's event loop.
+    """Serves one tool call: `entry`, as it is made; or the question whether the call of `verifying` took effect. Used
+    on the run's event loop.
 
     Runs made inside the tool find their parent by `engine`.
     """
 
-    def __init__(self, engine: Engine, entry: Entry) -> None:
-        self.engine, self.entry = engine, entry
+    def __init__(self, engine: Engine, entry: Entry, verifying: CallHolder | None = None) -> None:
+        self.engine, self.entry, self._verifying = engine, entry, verifying
         self.loop = asyncio.get_running_loop()
         self._limit: asyncio.Timeout | None = None
         self._left = 0.0
@@ -75,12 +78,17 @@ class ToolServices:
         """How the agent ended that an agent tool ran, if a limit stopped it."""
         self.outside = False
         """Whether a child run of this call has read content from outside."""
+        self.verified: TookEffect | NoEffect | None = None
+        """What the `verify` of a tool answered."""
 
     @property
     def key(self) -> str:
-        """The name of this call, the same whenever it is made again: a digest of the run and its place in it."""
-        text = f"{self.engine.run_id}\0{self.entry.key.replace('.', chr(0))}".encode("utf-8", "surrogatepass")
-        return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
+        """The name of this call, the same whenever it is made again, until `verify` closes it."""
+        holder = self._verifying or self.engine.journal.find(self.entry.key).holder
+        run, closed = (holder.run, holder.closed) if holder is not None else (self.engine.run_id, 0)
+        text = "\0".join((run, *self.entry.key.split("."), *([str(closed)] if closed else [])))
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).digest()
+        return base64.b32encode(digest).decode().lower()
 
     async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
@@ -178,7 +186,9 @@ class ToolServices:
         """Return the context that the tool gets."""
         engine, step = self.engine, self.entry.step
         logger = CallLogger(LOGGER, {"run": engine.run_id, "step": step, "tool": self.entry.effect.tool})
-        return Context(engine.run_spec.deps, engine.run_id, step, engine.run_spec.session, self.key, logger, self)
+        # What `verify` would ask models would be recorded as the call's own.
+        services = self if self._verifying is None else None
+        return Context(engine.run_spec.deps, engine.run_id, step, engine.run_spec.session, self.key, logger, services)
 
     def find_result(self, name: str) -> tuple[str, int]:
         """Return the whole text of an earlier result of the run, and the characters that one result may show.

@@ -25,6 +25,7 @@ from plait.tools import Tool
 from plait.tools.end_run import EndRun, find_ending
 from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
+from plait.tools.tool import NoEffect, TookEffect
 from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
         return handle
 
     def observe(value: Any) -> Observation:
+        if isinstance(value, TookEffect | NoEffect):
+            services.verified = services.verified or value
+            return observe(value.result) if isinstance(value, TookEffect) else Observation("")
         if isinstance(value, EndRun):
             if value.failure:
                 return Observation(replace_surrogates(value.failure), trouble="raised", ends="failure")

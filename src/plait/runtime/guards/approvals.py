@@ -17,7 +17,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec
 from plait.journal.records import Asking, ChildEnd, Decision
 from plait.runtime.calls.bound_calls import CallBinder, input_of, replace_input
-from plait.runtime.calls_in_doubt import describe_doubt
+from plait.runtime.calls_in_doubt import CallInDoubt, describe_doubt
 from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
 from plait.runtime.run_spec import Approve
 from plait.tools import Tool, Toolset
@@ -32,13 +32,17 @@ class CallsInDoubt:
     """The calls in doubt of a tree of runs, with their tools' own names. All runs of the tree have the same object."""
 
     def __init__(self) -> None:
-        self._calls: dict[bytes, Call] = {}
+        self._calls: dict[bytes, CallInDoubt] = {}
         self._unreadable: JournalError | None = None
 
-    def add(self, calls: Iterable[Call]) -> None:
-        self._calls.update((codec.encode((call.tool, call.input)), call) for call in calls)
+    def add(self, calls: Iterable[CallInDoubt]) -> None:
+        self._calls.update((codec.encode(each), each) for each in calls)
 
-    def add_session(self, calls: Iterable[Call] | JournalError) -> None:
+    def drop(self, id: tuple[str, str]) -> None:
+        """Remove a call whose end is known now."""
+        self._calls = {form: each for form, each in self._calls.items() if (each.run, each.key) != id}
+
+    def add_session(self, calls: Iterable[CallInDoubt] | JournalError) -> None:
         """Add those of the session's earlier turns, or why they cannot be read."""
         if isinstance(calls, JournalError):
             self._unreadable = calls
@@ -50,7 +54,7 @@ class CallsInDoubt:
         self._calls |= other._calls
         self._unreadable = self._unreadable or other._unreadable
 
-    def read_all(self) -> list[Call]:
+    def read_all(self) -> list[CallInDoubt]:
         """Return all calls. Raises `JournalError` for an unreadable turn."""
         if self._unreadable is not None:
             raise self._unreadable
@@ -80,8 +84,8 @@ class ApprovalsGuard(Guard):
         *,
         repeats: bool = False,
         is_damaged: bool = False,
-        calls_in_doubt: Iterable[Call] = (),
-        session_calls: Iterable[Call] | JournalError = (),
+        calls_in_doubt: Iterable[CallInDoubt] = (),
+        session_calls: Iterable[CallInDoubt] | JournalError = (),
     ) -> None:
         self._set_policies(policies)
         self._tools, self._binder, self._scrub, self._repeats = tools, binder, scrub, repeats
@@ -90,7 +94,7 @@ class ApprovalsGuard(Guard):
         self._own = CallsInDoubt()
         """Those of this run and of its child runs."""
         self._named: set[tuple[str, str]] = set()
-        """Entries that the user approved though they are in doubt."""
+        """Entries that the user approved though they are in doubt, and those that an earlier process has begun."""
         self._note(calls_in_doubt)
         self.tree.add_session(session_calls)
 
@@ -133,7 +137,7 @@ class ApprovalsGuard(Guard):
         return entry.effect
 
     def restore(self, entry: Entry, decision: Decision | None) -> None:
-        if not entry.recorded and decision is not None and self._is_in_doubt(entry):
+        if not entry.recorded and (entry.begun or (decision is not None and self._is_in_doubt(entry))):
             self._named.add(entry.id)
 
     def refuse_late(self, entry: Entry) -> str:
@@ -182,18 +186,25 @@ class ApprovalsGuard(Guard):
 
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd):
-            self._note(Call(tool, given) for tool, given in result.totals.get("guards", {}).get(self.name) or ())
+            carried = result.totals.get("guards", {}).get(self.name) or ()
+            self._note(CallInDoubt(run, key, Call(tool, given)) for run, key, tool, given in carried)
         elif isinstance(result, Observation) and result.trouble == "in_doubt":
-            self._note(map(self._tools.with_own_name, _list_forms(entry)))
+            self._note(self._list_doubts(entry))
+        elif isinstance(result, Observation):
+            self.tree.drop(entry.id)
+            self._own.drop(entry.id)
 
     def release(self, entry: Entry) -> None:
         self._named.discard(entry.id)
         repeatable = entry.tool is None or entry.tool.spec.repeatable
         if entry.begun and not entry.recorded and not repeatable:  # the run was cancelled, or a limit has stopped it
-            self._note(map(self._tools.with_own_name, _list_forms(entry)))
+            self._note(self._list_doubts(entry))
             entry.remark("in_doubt", f"{describe_doubt(entry.effect)} Its input: {input_of(entry.effect)}")
 
-    def _note(self, calls: Iterable[Call]) -> None:
+    def _list_doubts(self, entry: Entry) -> Iterable[CallInDoubt]:
+        return (CallInDoubt(*entry.id, self._tools.with_own_name(each)) for each in _list_forms(entry))
+
+    def _note(self, calls: Iterable[CallInDoubt]) -> None:
         found = list(calls)
         self.tree.add(found)
         self._own.add(found)
@@ -206,7 +217,7 @@ class ApprovalsGuard(Guard):
         if self._may_repeat(entry) or not (known := self.tree.read_all()):
             return False
         names = {own: name for name, own in self._tools.own.items()}
-        doubtful = (structs.replace(each, tool=names.get(each.tool, each.tool)) for each in known)
+        doubtful = (structs.replace(each.call, tool=names.get(each.call.tool, each.call.tool)) for each in known)
         return not self._encode(_list_forms(entry)).isdisjoint(self._encode(doubtful))
 
     def _encode(self, calls: Iterable[Call]) -> set[bytes]:
@@ -218,7 +229,7 @@ class ApprovalsGuard(Guard):
     # -- child runs
 
     def carry(self) -> list[Any] | None:
-        return [[call.tool, call.input] for call in self._own.read_all()] or None
+        return [[each.run, each.key, each.call.tool, each.call.input] for each in self._own.read_all()] or None
 
     def for_child(self, own: Guard | None) -> Guard:
         """Return one guard with the policies of both runs. It shares the doubts of the tree."""

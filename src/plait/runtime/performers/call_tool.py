@@ -1,14 +1,15 @@
 """Performs one tool call of an act: binds it, makes it, and words its result.
 
 A call is in doubt when it began and nobody knows whether it took effect: its process died, the run was stopped or
-cancelled meanwhile, or the call exceeded its time. It is made again only if its tool may be called again, or the policy
-`on_interrupted_call` says so.
+cancelled meanwhile, or the call exceeded its time. It is made again only if its tool may be called again, if the tool's
+`verify` says that it had no effect (`calls/verify_call.py`), or if the policy `on_interrupted_call` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,12 @@ from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.entries import withhold_result
-from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
+from plait.journal.owner import owner_of_this_process
+from plait.journal.records import Asking, CallHolder, Decision, IntentRecord, MadeCall
 from plait.runtime.calls.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.calls.call_services import ToolServices
+from plait.runtime.calls.make_call import UNKNOWN
+from plait.runtime.calls.verify_call import verify_call
 from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.decisions import digested
 from plait.runtime.guard import Entry, Suspend, make_open_question
@@ -58,6 +62,8 @@ class CallTool(BasePerformer):
         """The keys of calls that began in an earlier process, which the tally knows."""
         self._continued: set[str] = set()
         """The keys of calls that began before, or about which the record has decisions."""
+        self._closed: dict[str, int] = {}
+        """How many idempotency keys of a call that is made again were closed."""
         self._unreported: set[str] = set()
         """The keys of calls whose results are not reported yet."""
 
@@ -125,10 +131,13 @@ class CallTool(BasePerformer):
         made = self.read_recorded(entry, found)
         self._continued.add(entry.key)
         self._begun.add(entry.key)
-        is_in_doubt = found.is_open and (entry.tool is None or not self._may_repeat(entry.tool))
-        if found.value is UNSET and not is_in_doubt and not self.engine.journal.replay:
-            entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
-            entry.effect = bound.call
+        tool = entry.tool
+        is_in_doubt = found.is_open and (tool is None or not self._may_repeat(tool))
+        can_verify = tool is not None and tool.verify is not None
+        if found.value is UNSET and (can_verify or not is_in_doubt) and not self.engine.journal.replay:
+            with suppress(BadInput) if is_in_doubt else nullcontext():
+                entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
+                entry.effect = bound.call
 
     def read_recorded(self, entry: Entry, found: FoundEntry) -> MadeCall:
         """Set the fields of an entry to what is on record of the call."""
@@ -191,9 +200,10 @@ class CallTool(BasePerformer):
             UNSET if is_same else MadeCall(call, entry.changed_by, words),
             None,
             # A call that began had a tool, though this agent may lack it.
-            None if tool is not None and self._may_repeat(tool) else partial(self._leave_in_doubt, entry),
+            None if tool is not None and is_repeatable(tool) else partial(self._settle_doubt, entry),
             None if is_repeatable(tool) else call,
             not is_inline(tool),
+            name_holder=partial(self._name_holder, entry),
         )
 
     async def perform(self, entry: Entry) -> tuple[Observation, bytes | None]:
@@ -217,6 +227,8 @@ class CallTool(BasePerformer):
                 made = await services.call_tool(tool, engine.run_spec.agent.limits.tool_seconds, bound)
                 if made.trouble in ("raised", "timeout") and not made.ends and is_repeatable(tool):
                     made = await self._repeat(entry, made, services)
+                if made.trouble == "in_doubt":
+                    made = await self._verify(entry, made)
                 if made.trouble == "in_doubt":  # the calls beside it must know of it at once, before it is recorded
                     engine.chain.recall(entry, made)
                 span.record_result(made)
@@ -271,9 +283,29 @@ class CallTool(BasePerformer):
 
     # -- its result
 
-    def _leave_in_doubt(self, entry: Entry) -> Observation:
+    async def _settle_doubt(self, entry: Entry) -> tuple[Observation, bytes | None] | None:
+        """Return the result of a call that began in an earlier process, or was given up; None to make it again."""
+        verdict, tool = await verify_call(self.engine, entry), entry.tool
+        made = verdict.result
+        if made is None and (verdict.is_over or (tool is not None and self._may_repeat(tool))):
+            holder = self.engine.journal.find(entry.key).holder
+            self._closed[entry.key] = verdict.closed + (holder.closed if holder is not None else 0)
+            return None
+        made = made or Observation(f"{describe_doubt(entry.asked)} {verdict.text}".strip(), trouble="in_doubt")
         self._unreported.add(entry.key)
-        return self._add_notes(entry, Observation(describe_doubt(entry.asked), trouble="in_doubt"))
+        return self._add_notes(entry, made), self.engine.artifacts.encode_new(made.value)
+
+    async def _verify(self, entry: Entry, made: Observation) -> Observation:
+        """Return what became of a call that is in doubt while its run goes on."""
+        verdict = await verify_call(self.engine, entry)
+        if verdict.is_over:
+            return structs.replace(made, text=f"{made.text.removesuffix(UNKNOWN)}{verdict.text}", trouble="timeout")
+        return structs.replace(verdict.result, seconds=made.seconds) if verdict.result is not None else made
+
+    def _name_holder(self, entry: Entry) -> CallHolder | None:
+        if entry.tool is None or entry.tool.verify is None:
+            return None
+        return CallHolder(self.engine.run_id, owner_of_this_process(), self._closed.get(entry.key, 0))
 
     def _add_notes(self, entry: Entry, made: Observation) -> Observation:
         """Return a result as it is recorded: with the runtime's remarks, and the mark of one that ends the run."""

@@ -103,7 +103,7 @@ class SendRequest(BasePerformer):
         attempt: Attempt = entry.effect
         changed = None if attempt.max_tokens == attempt.think.max_tokens else attempt.max_tokens
         asked = RequestRecord(attempt.think.phase, attempt.model.spec, self._request.path, changed)
-        return EntryWork(asked, body=attempt.body, describe_doubt=partial(self._describe_lost, attempt))
+        return EntryWork(asked, body=attempt.body, settle_doubt=partial(self._describe_lost, attempt))
 
     async def perform(self, entry: Entry) -> tuple[ResponseRecord, bytes | None]:
         engine, attempt = self.engine, entry.effect
@@ -153,11 +153,11 @@ class SendRequest(BasePerformer):
         )
         return recorded, body
 
-    def _describe_lost(self, attempt: Attempt) -> ResponseRecord:
+    async def _describe_lost(self, attempt: Attempt) -> tuple[ResponseRecord, None]:
         """Return what is recorded of an attempt whose process ended: it may have been sent, so its prompt counts."""
         think = limit_reply(attempt.think, attempt.max_tokens)
         usage, cost = self._count_lost(attempt.model, read_partial_reply(b"", think, _wire_of(attempt.model)), 0.0)
-        return ResponseRecord(0, 0.0, LOST, usage=usage, cost=cost)
+        return ResponseRecord(0, 0.0, LOST, usage=usage, cost=cost), None
 
     def _count_lost(self, model: Model, part: Reply | None, seconds: float) -> tuple[Usage | None, float | None]:
         """Count the tokens and USD of an attempt without a reply, and return them. `part` is what it took."""

@@ -141,6 +141,18 @@ const aboutSection = (run, live) => {
             run.attachments.map((each) => make("div", {}, make("bdi", {}, shown(each)))),
           )
         : [],
+      run.files.length
+        ? fact(
+            "Files",
+            run.files.map((each) => {
+              const href = live ? `/api/runs/${encodeURIComponent(run.run)}/files/${encodeURIComponent(each.id)}` : null;
+              const src = each.content || (each.id.startsWith("image-") ? href : null);
+              const name = href ? link(each.id, href, { download: true }) : make("bdi", {}, shown(each.id));
+              const picture = src ? make("img", { src, alt: flat(each.about, 100), loading: "lazy" }) : null;
+              return make("div", {}, name, " ", make("bdi", {}, shown(each.about)), picture);
+            }),
+          )
+        : [],
       fact(
         "Tools",
         run.tools.length

@@ -1,0 +1,111 @@
+"""Files that the tools of a run returned, such as charts: read from the journal alone, and saved to a folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plait.core.attachments import IMAGE_TYPES, LONGEST_NAME, PDF, detect_media_type
+from plait.core.errors import ConfigError
+from plait.journal.store import Store, list_children, read_timeline
+from plait.journal.timeline import Timeline
+from plait.runtime.calls.artifacts import find_artifacts
+
+_ODD, _TYPE = re.compile(r"[^\w.+ ()-]"), re.compile(r"[\w.+-]+/[\w.+-]+")
+SEEN = (*IMAGE_TYPES, PDF)
+"""Media types that the content of a file must have, whatever its tool says."""
+
+
+class RunFile(Struct, frozen=True):
+    """A file that a tool returned: its name (never a path), media type and bytes; the run, the tool and the call (the
+    key of its entry) that made it; and its `id` in the run, such as "image-1"."""
+
+    name: str
+    media_type: str
+    data: bytes
+    run: str
+    tool: str
+    call: str
+    id: str
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether its content is an image of a type that no browser runs as a program."""
+        return self.media_type in IMAGE_TYPES
+
+    @property
+    def picture(self) -> str | None:
+        """The content of a picture as a data URL."""
+        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}" if self.is_picture else None
+
+    def json(self) -> dict[str, Any]:
+        """Return what is known of the file, without its bytes; `size` is in bytes."""
+        return {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"} | {
+            "size": len(self.data)
+        }
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
+
+
+def read_files(timeline: Timeline) -> list[RunFile]:
+    """Return the files of a run's own calls. Those of a result that a guard or the user withheld stay inside."""
+    found: list[RunFile] = []
+    for call, seen in timeline.results:
+        shown = find_artifacts((call.seen or seen).value) if call.artifacts else {}
+        with suppress(msgspec.MsgspecError):  # damaged, or of a foreign journal
+            stored = msgspec.msgpack.decode(call.artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
+            for id in filter(shown.__contains__, stored):
+                head, _, data = stored[id][1].partition(b"\n")
+                with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):  # a table is no file
+                    said = json.loads(head)
+                    media_type, name = str(said["media_type"]), str(said.get("name") or id)
+                    if (real := detect_media_type(data)) in SEEN:  # the content decides
+                        media_type = real
+                    elif media_type in SEEN or not _TYPE.fullmatch(media_type):
+                        media_type = "application/octet-stream"
+                    name = _ODD.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(". ")[-LONGEST_NAME:] or "file"
+                    name += "" if Path(name).suffix else mimetypes.guess_extension(media_type) or ""
+                    found.append(RunFile(name, media_type, data, timeline.run, call.call.tool, call.key, id))
+    return found
+
+
+async def read_files_of(store: Store, run: str) -> list[RunFile]:
+    """Return the files of a run and its child runs. Raises `JournalError`."""
+    found, left, seen = list[RunFile](), [run], set[str]()
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
+        if (name := left.pop()) not in seen:
+            seen.add(name)
+            found += read_files(await read_timeline(store, name))
+            left += [row.head.run for row in reversed(await list_children(store, name))]
+    return found
+
+
+def save_files(files: Iterable[RunFile], folder: str | Path) -> list[Path]:
+    """Write files into a folder, and return their paths. No file is overwritten: "chart.png" becomes "chart-2.png".
+
+    Raises `ConfigError` if one cannot be written."""
+    place, saved = Path(folder).expanduser(), list[Path]()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for each in files:
+            path = place / each.name
+            for number in count(2):
+                with suppress(FileExistsError), open(path, "xb") as file:  # a link that is there is not followed
+                    file.write(each.data)
+                    break
+                path = place / f"{Path(each.name).stem}-{number}{Path(each.name).suffix}"
+            saved.append(path)
+    except OSError as why:
+        raise ConfigError(f"Files can't be saved in {folder}: {why.strerror}.", hint="Name another folder.") from why
+    return saved

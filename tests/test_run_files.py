@@ -1,0 +1,175 @@
+"""Files that tools return come out of a run: in Python, on the command line, in the HTML file, from the server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import plait
+from cli_support import Shell, action, final
+from plait.cli.show import show
+from plait.core import Call
+from plait.core.errors import ConfigError
+from plait.journal.store import Journal
+from plait.runtime.run_files import RunFile, save_files
+from plait.toolkits import Image
+from window_server import serving
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+FILES: dict[str, Any] = {
+    "chart": Image(PNG, "image/png", 1, 1),
+    "svg": plait.File("image/svg+xml", SCRIPT, "chart.svg"),
+    "page": plait.File("text/html", b"<script>alert(1)</script>", "../../etc/page.html"),
+    "liar": plait.File("image/png", b"<script>alert(1)</script>", "liar.png"),
+    "odd": plait.File("text/html\r\nSet-Cookie: a=b", b"x\0", "/etc/.bashrc"),
+}
+
+
+@plait.tool(read_only=True)
+def draw(what: str) -> Any:
+    """Draw something."""
+    return FILES[what]
+
+
+def make_agent(journal: Path, *what: str, **fields: Any) -> plait.Agent[Any]:
+    script = [*(action("draw", {"what": each}) for each in what), final("Drawn.")]
+    return plait.Agent("react", model=plait.Scripted(script), tools=[draw], journal=journal, **fields)
+
+
+def test_a_run_has_the_files_that_its_tools_returned(journal: Path) -> None:
+    run = make_agent(journal, "chart", "svg").run("Draw.")
+    chart, svg = run.files
+    assert (chart.name, chart.media_type, chart.data, chart.id) == ("image-1.png", "image/png", PNG, "image-1")
+    assert (svg.name, svg.media_type, svg.data) == ("chart.svg", "image/svg+xml", SCRIPT)
+    assert (chart.run, chart.tool, chart.call) == (run.id, "draw", "1.0") and svg.call == "3.0"
+    assert chart.is_picture and not svg.is_picture
+    assert make_agent(journal, "chart").run("Draw.").files[0].data == PNG
+    assert plait.Agent("react", model=plait.Scripted([final("x")]), journal=False).run("?").files == ()
+
+
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_a_run_has_the_files_of_its_child_runs(journal: Path, has_journal: bool) -> None:
+    helper = make_agent(journal, "chart").as_tool("helper", "Helps.")
+    model = plait.Scripted([action("helper", {"question": "Draw."}), final("Drawn.")])
+    run = plait.Agent("react", model=model, tools=[helper], journal=journal if has_journal else False).run("Draw.")
+    (file,) = run.files
+    assert file.run == run.children[0].id != run.id and file.data == PNG
+
+
+def test_a_file_whose_result_was_withheld_stays_inside(journal: Path) -> None:
+    class Withhold(plait.Hook):
+        """Withholds results."""
+
+        def after_tool(self, context: Any, call: Call, seen: Any) -> Any:
+            return plait.Refuse("It is secret.")
+
+    assert make_agent(journal, "chart", hooks=[Withhold()]).run("Draw.").files == ()
+
+
+def test_names_and_types_are_safe_whatever_a_tool_says(journal: Path) -> None:
+    page, liar, odd = make_agent(journal, "page", "liar", "odd").run("Draw.").files
+    assert (page.name, page.media_type) == ("page.html", "text/html")
+    assert liar.media_type == "application/octet-stream" and not liar.is_picture
+    assert (odd.name, odd.media_type) == ("bashrc.bin", "application/octet-stream")
+
+
+def make_file(name: str, data: bytes = b"new") -> RunFile:
+    return RunFile(name, "text/plain", data, "r", "draw", "0.0", "file-1")
+
+
+def test_saving_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "out" / "deep", tmp_path / "outside.txt"
+    outside.write_text("old")
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("old")
+    (folder / "b.txt").symlink_to(outside)
+    (folder / "c.txt").symlink_to(tmp_path / "nothing.txt")
+    saved = save_files([make_file(each) for each in ("a.txt", "b.txt", "c.txt", "a.txt", "d")], folder)
+    assert [each.name for each in saved] == ["a-2.txt", "b-2.txt", "c-2.txt", "a-3.txt", "d"]
+    assert outside.read_text() == (folder / "a.txt").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["out", "outside.txt"]
+    with pytest.raises(ConfigError, match="can't be saved"):
+        save_files([make_file("a.txt")], outside)
+
+
+def test_a_damaged_record_has_no_files(journal: Path) -> None:
+    run = make_agent(journal, "chart").run("Draw.")
+    rows = [msgspec.structs.replace(row, body=b"\xc1" if row.record.key == "1.0" else row.body) for row in run.trace]
+    assert msgspec.structs.replace(run, rows=lambda: rows).files == ()
+
+
+def test_show_names_and_saves_them(journal: Path, tmp_path: Path) -> None:
+    run = make_agent(journal, "chart", "page").run("Draw.")
+    done = CliRunner().invoke(show, [run.id, "--journal", str(journal), "--save-files", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert f"Files: image-1.png (image/png, {len(PNG)} bytes), page.html (text/html, 25 bytes)" in done.output
+    assert sorted(os.listdir(tmp_path / "out")) == ["image-1.png", "page.html"]
+    found = json.loads(CliRunner().invoke(show, [run.id, "--journal", str(journal), "--json"]).output)["files"]
+    assert [(each["name"], each["size"], each["call"]) for each in found] == [
+        ("image-1.png", len(PNG), "1.0"),
+        ("page.html", 25, "3.0"),
+    ]
+
+
+def test_the_html_file_embeds_pictures_and_nothing_else(journal: Path) -> None:
+    from plait.view.html_file import render_html
+
+    run = make_agent(journal, "chart", "svg", "liar").run("Draw.")
+    text = render_html(Journal(journal).run(run.id), Journal(journal))
+    assert f"data:image/png;base64,{base64.b64encode(PNG).decode()}" in text
+    assert len(re.findall("data:[a-z/+]+;base64", text)) == 1 and "img-src data:;" in text
+    assert "chart.svg" in text and base64.b64encode(SCRIPT).decode() not in text
+
+
+def test_the_server_sends_them_so_that_no_browser_runs_them(journal: Path) -> None:
+    with serving(make_agent(journal, "chart", "svg", "page", "liar")) as server:
+        body = {"model": "plait", "messages": [{"role": "user", "content": "Draw."}]}
+        told = server.ask("POST", "/v1/chat/completions", body)[2]
+        files = told["choices"][0]["message"]["files"]
+        assert told["choices"][0]["message"]["content"] == "Drawn."
+        assert [each["name"] for each in files] == ["image-1.png", "chart.svg", "page.html", "liar.png"]
+        for each in files:
+            status, headers, got = server.ask("GET", each["url"])
+            headers = {name.lower(): value for name, value in dict(headers).items()}
+            assert got.encode(errors="surrogateescape") in {each.data for each in FILES.values()}
+            assert status == 200 and "sandbox" in headers["content-security-policy"], headers
+            assert headers["x-content-type-options"] == "nosniff"
+            is_picture = each["name"] == "image-1.png"
+            assert headers["content-type"] == ("image/png" if is_picture else "application/octet-stream")
+            assert headers["content-disposition"].startswith("inline" if is_picture else "attachment")
+        run = files[0]["run"]
+        facts = server.ask("GET", f"/api/runs/{run}")[2]["run"]["files"]
+        assert [each["id"] for each in facts] == ["image-1", "file-1", "file-2", "file-3"]
+        assert server.ask("GET", f"/api/runs/{run}/files/file-9")[0] == 404
+
+
+DRAWS = """
+import plait
+
+@plait.tool(read_only=True)
+def draw() -> plait.File:
+    "Draw something."
+    return plait.File("text/csv", b"a,b", "../../table.csv")
+"""
+
+
+def test_the_command_line_saves_them(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (shell.folder / "draws.py").write_text(DRAWS)
+    model = shell.script([action("draw", {}), final("Drawn.")])
+    flags = ("--model", model, "--loop", "react", "--tools", "draws.py", "--save-files", "out")
+    done = shell("run", "Draw.", *flags)
+    assert done.code == 0 and done.out == "Drawn.\n" and "Saved: out/table.csv" in done.err
+    assert (shell.folder / "out" / "table.csv").read_bytes() == b"a,b"
+    assert "Saved: out/table-2.csv" in shell("run", "Draw.", *flags).err
