@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("runs", "List the recorded runs, newest first."),
     "show": ("show", "Show a recorded run, or its requests and responses."),
     "costs": ("costs", "Compare the time and cost of runs, phase by phase."),
-    "replay": ("resume", "Replay a recorded run and compare every request."),
+    "replay": ("replay", "Replay recorded runs and compare every request, or the answers."),
     "resume": ("resume", "Continue a run that waits, was cancelled or was interrupted."),
     "fork": ("resume", "Start a new run from a step of a recorded one."),
     "export": ("show", "Write the record of a run as JSON lines."),

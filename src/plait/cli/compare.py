@@ -121,7 +121,7 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
 
     `flags` has the options that all comparisons share, `wanted` the other arguments of `acompare`.
     """
-    progress = _ComparisonProgress(sys.stderr, quiet=flags["quiet"])
+    progress = ComparisonProgress(sys.stderr, quiet=flags["quiet"])
     work = acompare(
         suite,
         jobs=flags["jobs"],
@@ -189,7 +189,7 @@ def parse_models(names: str) -> list[str]:
     return found
 
 
-class _ComparisonProgress:
+class ComparisonProgress:
     """Show the progress of a comparison: one live line in a terminal, elsewhere one line per cell."""
 
     def __init__(self, out: TextIO, *, quiet: bool) -> None:

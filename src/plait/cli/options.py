@@ -174,19 +174,21 @@ named_agents = click.option(
     multiple=True,
     help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be repeated.",
 )
-filters = combine(
+_filters = (
     click.option("--status", type=click.Choice(STATES), help="Only runs with this status."),
     click.option("--grade", metavar="MARK", help="Only runs with this grade of a comparison, such as wrong."),
     click.option("--session", metavar="NAME", help="Only runs of this conversation."),
     click.option("--user", metavar="NAME", help="Only runs for this user."),
     repeatable("--tag", "tags", "TAG", "Only runs with this tag. If repeated: with all of them."),
-    click.option("--agent", metavar="NAME", help="Only runs of this agent."),
     click.option("--since", metavar="TIME", help="Only runs that began then or later: 2026-11-20, or 7d (ago)."),
     click.option("--until", metavar="TIME", help="Only runs that began before; a day is included."),
     click.option("--min-cost", metavar="USD", help="Only runs that cost at least this, with their child runs."),
     click.option("--max-cost", metavar="USD", help="Only runs that cost at most this, with their child runs."),
 )
+filters = combine(*_filters, click.option("--agent", metavar="NAME", help="Only runs of this agent."))
 """Which recorded runs: the arguments of `make_query`."""
+filters_of_agent = combine(*_filters, click.option("--made-by", metavar="NAME", help="Runs of another agent."))
+"""The same for a command with an agent, of whose runs it uses some."""
 about_run = combine(
     click.option("--user", metavar="NAME", help="For whom the run is made; the journal stores it."),
     repeatable("--tag", "tags", "TAG", "A word to find the run by. Can be repeated."),

@@ -12,16 +12,13 @@ from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import find_agent, make_recorded_agent
 from plait.cli.ask_user import PlanPrompt
-from plait.cli.commands import exit_with
-from plait.cli.main import CRASHED
-from plait.cli.output import clean_text, print_json
+from plait.cli.output import clean_text
 from plait.cli.plan_text import read_plan_file
 from plait.cli.run import perform_and_exit
 from plait.cli.run_output import how_to_answer
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
-from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
-from plait.core.text import format_count
+from plait.core.errors import ConfigError, StaleAnswer
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.loops.compiler.format import FORM
@@ -64,7 +61,7 @@ def resume(
     one that was shown. At a terminal you are asked and just answer. Output and exit codes are those of `plait run`.
     """
     words = options.journal_words(journal, flags["agent"])
-    row, _, agent = _find_run_and_agent(run, flags, journal, load_tools)
+    row, _, agent = find_run_and_agent(run, flags, journal, load_tools)
     if plan is not None:
         answer = _read_plan_answer(row, plan, answer)
     try:
@@ -85,7 +82,7 @@ def resume(
         raise StaleAnswer(message, run=why.run, waits=why.waits, hint=hint) from None
 
 
-def _find_run_and_agent(
+def find_run_and_agent(
     run: str, flags: Mapping[str, Any], journal: str | None, load_tools: bool, *, replay: bool = False
 ) -> tuple[RunRow, Journal, Agent]:
     """Return a recorded run, its journal, and the agent that goes on with it. Raises `ConfigError`.
@@ -143,58 +140,10 @@ def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bo
     """
     about = options.read_annotations(flags)
     words = options.journal_words(journal, flags["agent"])
-    row, _, agent = _find_run_and_agent(run, flags, journal, load_tools)
+    row, _, agent = find_run_and_agent(run, flags, journal, load_tools)
     perform_and_exit(
         lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait, **about),
         as_object=as_object,
         quiet=quiet,
         words=words,
     )
-
-
-@click.command()
-@click.argument("run")
-@options.flag("--tree", help="Replay the child runs of RUN as well.")
-@options.named_agent
-@options.agent(only=("tools", "prompts"), recorded=True)
-@options.load_tools
-@options.journal
-@options.as_object
-def replay(run: str, tree: bool, load_tools: bool, journal: str | None, as_object: bool, **flags: Any) -> None:
-    """Run the loop over the record of RUN and compare every request byte by byte. No request is sent.
-
-    The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
-    """
-    row, store, agent = _find_run_and_agent(run, flags, journal, load_tools, replay=True)
-    _replay_run(agent, row.head.run, as_object=as_object)
-    for child in list_descendants(store, row.head.run) if tree else ():
-        agent = make_recorded_agent(child.head, {}, journal=store.place, replay=True)
-        _replay_run(agent, child.head.run, as_object=as_object)
-
-
-def list_descendants(store: Journal, run: str) -> list[RunRow]:
-    found, left = list[RunRow](), store.children(run)[::-1]
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
-        found.append(left.pop())
-        left += store.children(found[-1].head.run)[::-1]
-    return found
-
-
-def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
-    """Replay a run and print the result. Exits at a difference."""
-    try:
-        same = agent.replay(run)
-    except ReplayDiffers as why:
-        if as_object:
-            differs = {"step": why.at, "expected": why.expected, "found": why.found, "message": str(why)}
-            print_json({"run": run, "same": False, "differs": differs}, indent=None)
-        click.echo(clean_text(str(why)), err=True)
-        exit_with(CRASHED)
-    if as_object:
-        result = {"same": True, "steps": same.steps, "requests": same.requests, "whole": same.whole}
-        print_json({"run": same.run, **result}, indent=None)
-        return
-    compared = f"{format_count(same.requests, 'request')} in {format_count(same.steps, 'step')}"
-    ended = "" if same.outcome is None else f", ended as {same.outcome.status}"
-    rest = ended if same.whole else "; the record ends there"
-    click.echo(f"Run {same.run} is the same, byte for byte: {compared}{rest}.")

@@ -72,7 +72,7 @@ class Marked(Struct, frozen=True, tag="marked"):
     """No further piece of the text `part` comes, and it was of this kind.
 
     An answer is marked when the run takes it, or goes on without it: then it was a "thought", as is everything else
-    that a model says beside its actions. "dropped": the attempt failed, so the text is in no reply.
+    that a model says beside its actions. "dropped": the attempt failed, or the answer was made of the text.
     """
 
     step: int

@@ -133,7 +133,7 @@ def is_usable(row: RunRow) -> bool:
     return row.status in ENDED and not (head.session or head.history or head.attachments or head.caller)
 
 
-async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[tuple[str, str], list[Any]]:
+async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[str, list[Any]]:
     """Return the inputs and observations of all calls in runs, by tool."""
     found: dict[str, list[Any]] = {}
     for row in rows:
@@ -164,7 +164,7 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
         key = _digest_input({**dict(zip(names, given, strict=False)), **kwargs})
         if (observation := results.get(key)) is None:
             raise ToolError(f"{tool.name} was not called: it has effects, and no recorded run made this call.")
-        if observation.failed:
+        if not observation.ok:
             raise ToolError(observation.text)
         return observation.value
 

@@ -61,8 +61,9 @@ def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> l
     kinds = {event.part: event.kind for event in events if isinstance(event, ev.Marked)}
     for i, event in enumerate(events):
         if isinstance(event, ev.Thought | ev.Action | ev.Answer):
-            events[i] = ev.WRITTEN[kinds[event.part]](event.step, event.text, event.part)
-    return events
+            kind = kinds[event.part]
+            events[i] = ev.WRITTEN[kind](event.step, event.text, event.part) if kind != "dropped" else event
+    return [event for event in events if kinds.get(getattr(event, "part", 0)) != "dropped"]
 
 
 def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:

@@ -24,6 +24,8 @@ from plait.runtime.calls.artifacts import find_artifacts
 _ODD, _TYPE = re.compile(r"[^\w.+ ()-]"), re.compile(r"[\w.+-]+/[\w.+-]+")
 SEEN = (*IMAGE_TYPES, PDF)
 """Media types that the content of a file must have, whatever its tool says."""
+CODE = "code"
+"""The `tool` of a file that the model's code made."""
 
 
 class RunFile(Struct, frozen=True):
@@ -59,12 +61,19 @@ class RunFile(Struct, frozen=True):
 
 
 def read_files(timeline: Timeline) -> list[RunFile]:
-    """Return the files of a run's own calls. Those of a result that a guard or the user withheld stay inside."""
+    """Return the files of a run's own calls and code. Those of a result that a guard or the user withheld stay
+    inside."""
     found: list[RunFile] = []
-    for call, seen in timeline.results:
-        shown = find_artifacts((call.seen or seen).value) if call.artifacts else {}
+    made: list[tuple[str, str, dict[str, str], bytes | None]] = [
+        (call.call.tool, call.key, find_artifacts((call.seen or seen).value), call.artifacts)
+        for call, seen in timeline.results
+        if call.artifacts
+    ]
+    for code in timeline.code:
+        made.append((CODE, code.key, {each.id: each.about for each in code.ran.made}, code.artifacts))
+    for tool, key, shown, artifacts in made:
         with suppress(msgspec.MsgspecError):  # damaged, or of a foreign journal
-            stored = msgspec.msgpack.decode(call.artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
+            stored = msgspec.msgpack.decode(artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
             for id in filter(shown.__contains__, stored):
                 head, _, data = stored[id][1].partition(b"\n")
                 with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):  # a table is no file
@@ -76,7 +85,7 @@ def read_files(timeline: Timeline) -> list[RunFile]:
                         media_type = "application/octet-stream"
                     name = _ODD.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(". ")[-LONGEST_NAME:] or "file"
                     name += "" if Path(name).suffix else mimetypes.guess_extension(media_type) or ""
-                    found.append(RunFile(name, media_type, data, timeline.run, call.call.tool, call.key, id))
+                    found.append(RunFile(name, media_type, data, timeline.run, tool, key, id))
     return found
 
 

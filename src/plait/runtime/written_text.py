@@ -77,7 +77,8 @@ class WrittenText:
             if taken is not None:
                 self._answers.remove(part)
                 break
-        self.begin()
+        self._mark(self._answers, "thought" if answer is None else "dropped")  # the answer was made of it
+        self._answers = []
         if taken is None and text:
             taken = self._begin_part(step, "answer")
         if taken is not None:

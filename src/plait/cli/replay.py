@@ -1,0 +1,202 @@
+"""The command `plait replay`: check recorded runs against their record, or against an agent as it is now."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from plait.agent import Agent
+from plait.cli import options
+from plait.cli.agent_options import find_agent, make_recorded_agent
+from plait.cli.commands import exit_with
+from plait.cli.main import CANCELLED, CRASHED
+from plait.cli.output import as_json, clean_text, print_json, print_table
+from plait.cli.process import cancellable, stdout_to_stderr
+from plait.cli.resume import find_run_and_agent
+from plait.cli.run_output import CODES
+from plait.core.errors import ConfigError, ReplayDiffers
+from plait.core.text import clean, format_count, one_line, shorten
+from plait.journal.records import RunRow
+from plait.journal.run_query import make_query
+from plait.journal.store import Journal
+from plait.named_agents import anchor_agent
+from plait.runtime.background import run_blocking
+
+EPILOG = """\
+\b
+Examples:
+  plait replay last
+  plait replay -a support:agent --last 50
+  plait replay -a support:agent --last 50 --instructions @shorter.txt
+  plait replay -a support:agent --last 50 --status answered --run --grader contains
+
+With --run the questions are asked again, and the new runs are compared with the recorded ones. Calls of tools with
+effects are not made: they get the results that equal calls had in these runs. Runs of conversations, runs with files,
+and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something differs,
+or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
+"""
+TEXTS = ("prompts", "system", "instructions")
+FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_cost", "max_cost")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", required=False)
+@options.flag("--tree", help="Replay the child runs of RUN as well.")
+@options.named_agent
+@click.option("--last", type=options.WHOLE, metavar="N", help="The N newest runs of the agent that match.")
+@options.filters_of_agent
+@options.flag("--run", "again", help="Ask the questions again, and compare the new runs.")
+@click.option("--grader", default="exact", metavar="WORD", help="With --run: compares answers with the recorded ones.")
+@options.flag("--effects", help="With --run: make calls with effects.")
+@options.jobs
+@options.budget
+@options.agent(only=("tools", "model", *TEXTS), recorded=True, compared=TEXTS)
+@options.load_tools
+@options.journal
+@options.as_object
+@options.no_progress
+def replay(
+    run: str | None,
+    tree: bool,
+    last: int | None,
+    again: bool,
+    made_by: str | None,
+    load_tools: bool,
+    as_object: bool,
+    **flags: Any,
+) -> None:
+    """Run the loop over the record of RUN and compare every request byte by byte. No request is sent.
+
+    With -a the requests are those of that agent, of one run or the --last N. The first difference is shown.
+    """
+    from plait.cli.compare import parse_texts  # it loads the lab
+
+    texts = parse_texts(**{name: flags.pop(name) for name in TEXTS})
+    filters = {name: flags.pop(name) for name in FILTERS}
+    wanted = {name: flags.pop(name) for name in ("grader", "effects", "jobs", "budget", "quiet")}
+    if texts is not None and len(texts) > 1 and not again:
+        raise ConfigError("Several texts can be compared only with --run.", hint="Give one, or add --run.")
+    changes: dict[str, Any] = next(iter((texts or {}).values()), {})
+    if run is not None and last is None and not again:
+        row, store, agent = find_run_and_agent(run, flags, flags["journal"], load_tools, replay=True)
+        _replay_run(agent.using(**changes), row.head.run, as_object=as_object)
+        for child in list_descendants(store, row.head.run) if tree else ():
+            agent = make_recorded_agent(child.head, {}, journal=store.place, replay=True)
+            _replay_run(agent, child.head.run, as_object=as_object)
+        return
+    if not flags["agent"] or (run is None) == (last is None):
+        raise ConfigError(
+            "It is not clear which runs to replay.",
+            hint="Give RUN, or -a AGENT --last N; with --run -a AGENT, and RUN or --last N.",
+        )
+    agent = find_agent(flags["agent"], flags)
+    journal = Journal.at(agent.journal or None)
+    names = [made_by] if made_by is not None else [flags["agent"], agent.name, anchor_agent(flags["agent"])]
+    if run is not None:
+        rows = [journal.run(run)]
+    else:
+        found = (journal.find(make_query(**filters, agent=name, limit=last)) for name in dict.fromkeys(names))
+        rows = sorted({row.head.run: row for each in found for row in each}.values(), key=lambda row: -row.n)[:last]
+    if not rows:
+        hint = "`plait runs` lists the runs; --made-by names another agent."
+        raise ConfigError(f"The journal has no such run of {' or '.join(dict.fromkeys(names))}.", hint=hint)
+    if again:
+        _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
+    _check_requests(agent.using(**changes), rows, as_object=as_object)
+
+
+def list_descendants(store: Journal, run: str) -> list[RunRow]:
+    found, left = list[RunRow](), store.children(run)[::-1]
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+        found.append(left.pop())
+        left += store.children(found[-1].head.run)[::-1]
+    return found
+
+
+def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
+    """Replay a run and print the result. Exits at a difference."""
+    try:
+        same = agent.replay(run)
+    except ReplayDiffers as why:
+        if as_object:
+            differs = {"step": why.at, "expected": why.expected, "found": why.found, "message": str(why)}
+            print_json({"run": run, "same": False, "differs": differs}, indent=None)
+        click.echo(clean_text(str(why)), err=True)
+        exit_with(CRASHED)
+    if as_object:
+        result = {"same": True, "steps": same.steps, "requests": same.requests, "whole": same.whole}
+        print_json({"run": same.run, **result}, indent=None)
+        return
+    compared = f"{format_count(same.requests, 'request')} in {format_count(same.steps, 'step')}"
+    ended = "" if same.outcome is None else f", ended as {same.outcome.status}"
+    rest = ended if same.whole else "; the record ends there"
+    click.echo(f"Run {same.run} is the same, byte for byte: {compared}{rest}.")
+
+
+def _check_requests(agent: Agent[Any, Any], rows: Sequence[RunRow], *, as_object: bool) -> NoReturn:
+    """Print which requests of runs an agent would change, and exit."""
+    from plait.lab.regression import check_requests
+
+    checks = run_blocking(check_requests(agent, rows))
+    if as_object:
+        print_json([msgspec.to_builtins(each) for each in checks])
+    else:
+        lines = []
+        for each in checks:
+            problem = clean(each.problem.partition("\n")[0].removeprefix("The run ").rstrip(":"))
+            said = f"the same ({each.requests})" if each.same else problem
+            lines.append([each.run, said, clean(one_line(each.question)[:60])])
+        print_table(["run", "requests", "question"], lines)
+        same = sum(each.same for each in checks)
+        click.echo(f"{same:,} of {format_count(len(checks), 'run')} would send the same requests.", err=True)
+    exit_with(0 if all(each.same for each in checks) else CRASHED)
+
+
+def _run_again(
+    agent: Agent[Any, Any],
+    name: str,
+    rows: Sequence[RunRow],
+    journal: Journal,
+    texts: Mapping[str, Mapping[str, Any]] | None,
+    *,
+    as_object: bool,
+    quiet: bool,
+    **wanted: Any,
+) -> NoReturn:
+    """Ask the questions of runs again, print the comparison and what changed, and exit."""
+    from plait.cli.compare import CONTINUE, ComparisonProgress
+    from plait.lab import report
+    from plait.lab.regression import RECORDED, run_again
+
+    progress = ComparisonProgress(sys.stderr, quiet=quiet)
+    work = run_again({name: agent}, rows, journal.store, texts=texts, journal=journal.place, tell=progress, **wanted)
+    done = None
+    try:
+        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
+            done = loop.run_until_complete(task)
+    finally:
+        progress.close()
+    if done is None:
+        click.echo(f"Cancelled. {CONTINUE}", err=True)
+        exit_with(CANCELLED)
+    comparison, changes = done
+    if left := len(rows) - len(comparison.suite.tasks):
+        click.echo(f"{format_count(left, 'run')} left out: files, a conversation, or no end.", err=True)
+    if as_object:
+        print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changes)})
+    else:
+        click.echo(report.render_text(comparison, all_pairs=True))
+        for each in changes:
+            answers, calls = map(as_json, each.answers), (", ".join(some) or "none" for some in each.calls)
+            for what, both, same in (("answer", answers, each.same_answer), ("calls", calls, each.same_calls)):
+                if not same:
+                    before, after = (clean(shorten(one_line(text), 200)[0]) for text in both)
+                    click.echo(f"{each.run} -> {each.again} ({clean(each.variant)}), {what}: {before} -> {after}")
+    if not comparison.whole:
+        exit_with(CODES["stopped"])
+    is_right = all(each.grade.success for each in comparison.results if each.variant != RECORDED)
+    exit_with(0 if is_right else CRASHED)
