@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     from plait.loops import ReAct as ReAct
     from plait.loops import ReWOO as ReWOO
     from plait.loops import ToolCalling as ToolCalling
+    from plait.models.config import Endpoint as Endpoint
     from plait.models.fallback import FallbackModels as FallbackModels
+    from plait.models.prices import Price as Price
     from plait.models.recorded import Recorded as Recorded
+    from plait.models.resolve import Chat as Chat
     from plait.models.scripted import Scripted as Scripted
     from plait.models.settings import ModelSettings as ModelSettings
     from plait.runtime.agents.output import OutputType as OutputType
@@ -80,8 +83,11 @@ _NAMES = {
     "plait.lab.recommend": "Demand Recommendation recommend",
     "plait.lab.run_comparison": "acompare compare",
     "plait.loops": "CodeAct JsonReAct LLMCompiler Phased ReAct ReWOO ToolCalling",
+    "plait.models.config": "Endpoint",
     "plait.models.fallback": "FallbackModels",
+    "plait.models.prices": "Price",
     "plait.models.recorded": "Recorded",
+    "plait.models.resolve": "Chat",
     "plait.models.scripted": "Scripted",
     "plait.models.settings": "ModelSettings",
     "plait.runtime.conversations.attachments": "attach",

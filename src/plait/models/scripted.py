@@ -23,6 +23,7 @@ from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
+from plait.models.fallback import join_two
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
@@ -88,6 +89,8 @@ class Scripted:
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
         self._failed: dict[bytes, int] = {}
+
+    __or__ = join_two
 
     def __repr__(self) -> str:
         return f"Scripted({self.spec!r})"
