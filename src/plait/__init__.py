@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from plait import hooks as hooks
     from plait import telemetry as telemetry
+    from plait import testing as testing
     from plait import toolkits as toolkits
     from plait.agent import Agent as Agent
     from plait.config import use_config as use_config
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "plait.hooks": "hooks",
     "plait.telemetry": "telemetry",
+    "plait.testing": "testing",
     "plait.toolkits": "toolkits",
     "plait.agent": "Agent",
     "plait.config": "use_config",
