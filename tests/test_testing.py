@@ -82,7 +82,7 @@ def asking(model: Any) -> plait.Tool:
     async def ask(ctx: plait.Context[None], question: str) -> str:
         """Ask."""
         try:
-            return await ctx.ask_model(question, model=model)
+            return await ctx.aask_model(question, model=model)
         except Exception as why:
             return f"hidden: {why}"
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from plait.models.real_models import SWITCH, RealModelForbidden
 
 if TYPE_CHECKING:
-    from plait.testing.recorded_agent import answer_in_order as answer_in_order
-    from plait.testing.recorded_agent import recorded_agent as recorded_agent
+    from plait.testing.from_record import answer_in_order as answer_in_order
+    from plait.testing.from_record import recorded_agent as recorded_agent
 
 __all__ = ["RealModelForbidden", "allow_real_models", "answer_in_order", "forbid_real_models", "recorded_agent"]
 
@@ -55,6 +55,6 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'plait.testing' has no attribute '{name}'")
-        from plait.testing import recorded_agent as module  # it needs all of Plait
+        from plait.testing import from_record  # it needs all of Plait
 
-        return getattr(module, name)
+        return getattr(from_record, name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pprint import pformat
+import json
+import re
 from typing import Any
 
 from msgspec import to_builtins
@@ -17,7 +18,6 @@ from plait.runtime.conversations.sessions import SESSION
 
 _PAGE = '''\
 """Run {run} as a test, written by `plait export {run} --test FILE`."""
-# ruff: noqa: E501, RUF001
 
 import plait
 from plait.testing import answer_in_order, recorded_agent
@@ -44,7 +44,7 @@ def test_run():
     assert [(call.tool, call.input) for call in run.calls_of()] == CALLS
 '''
 
-_NOT_HERE = ("hooks", "prompts", "history", "now", "deps", "outside", "context_tokens", "approve")
+_NOT_HERE = ("hooks", "prompts", "history", "now", "deps", "outside", "context_tokens", "approve", "grounding", "taint")
 """Settings that a test does without, or has elsewhere."""
 
 
@@ -85,8 +85,33 @@ def write_test(row: RunRow, timeline: Timeline) -> str:
         "now": head.settings.get("now"),
         "end": (row.status, outcome.get("answer")),
     }
-    shown = {name: pformat(value, width=100, sort_dicts=False) for name, value in parts.items()}
+    shown = {name: _write_value(value) for name, value in parts.items()}
     return _PAGE.format(run=head.run, **shown)
+
+
+def _write_value(value: Any, indent: str = "") -> str:
+    """Return a value as Python on lines of at most 100 characters, as far as its depth allows."""
+    if isinstance(value, str):
+        pieces = [part for line in value.splitlines(keepends=True) for part in re.findall("(?s).{1,70}", line)]
+        inner = "".join(f"\n{indent}    {_write_text(piece)}" for piece in pieces)
+        return _write_text(value) if len(value) <= 70 else f"({inner}\n{indent})"
+    if not isinstance(value, dict | list | tuple) or not value:
+        return repr(value)
+    below = f"{indent}    "
+    named = [f"{_write_text(key)}: " for key in value] if isinstance(value, dict) else [""] * len(value)
+    parts = zip(named, value.values() if isinstance(value, dict) else value, strict=True)
+    items = [f"{name}{_write_value(each, below)}" for name, each in parts]
+    opening, closing = "{}" if isinstance(value, dict) else "()" if isinstance(value, tuple) else "[]"
+    line = f"{opening}{', '.join(items)}{',' if opening == '(' and len(items) == 1 else ''}{closing}"
+    if "\n" not in line and len(indent) + len(line) <= 80:
+        return line
+    return "\n".join([opening, *(f"{below}{item}," for item in items), f"{indent}{closing}"])
+
+
+def _write_text(text: str) -> str:
+    """Return a text in double quotes; what cannot be printed is escaped."""
+    shown = json.dumps(text, ensure_ascii=False)
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
 
 
 def _reply_as_script(reply: Reply, needs_usage: bool) -> Any:
