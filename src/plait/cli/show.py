@@ -233,7 +233,7 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
     assert run is not None
     row, store = find_run(run, journal)
     if test is not None:
-        from plait.testing.run_as_test import write_test
+        from plait.testing.recorded_run import write_test
 
         _write_file(test, write_test(row, store.timeline(row.head.run, bodies=False)))
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SWITCH = "PLAIT_REAL_MODELS"
 """The environment variable that forbids real models if it is "forbid", in child processes too."""
@@ -20,3 +22,17 @@ def require_real_models(what: str) -> None:
             "If the test needs the real model, let it take the fixture `real_models`, or use "
             "`with plait.testing.allow_real_models():`."
         )
+
+
+@contextmanager
+def forbid_real_models(word: str = "forbid") -> Iterator[None]:
+    """Raise `RealModelForbidden` at each request to an endpoint and each start of a local model meanwhile, in this
+    process and its child processes. `PLAIT_REAL_MODELS=forbid` in the environment does the same."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = word
+    try:
+        yield
+    finally:
+        os.environ.pop(SWITCH)
+        if before is not None:
+            os.environ[SWITCH] = before

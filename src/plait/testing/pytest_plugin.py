@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
+from shutil import rmtree
+from tempfile import gettempdir
+from uuid import uuid4
 
 import pytest
 
-from plait.testing import allow_real_models, forbid_real_models, set_variable
-
-_FOLDER = Path(tempfile.gettempdir()) / f"plait-tests-{os.getpid()}"
-_numbers = count(1)
+from plait.testing import allow_real_models, forbid_real_models
 
 
 @pytest.fixture(autouse=True)
-def plait_journal() -> Iterator[Path]:
+def plait_journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The journal of this test, in place of the user's. The first run makes the file; it is deleted after the test."""
-    path = _FOLDER / str(next(_numbers)) / "journal.db"
-    with set_variable("PLAIT_JOURNAL", str(path)):
-        yield path
+    path = Path(gettempdir()) / f"plait-test-{uuid4().hex}" / "journal.db"
+    monkeypatch.setenv("PLAIT_JOURNAL", str(path))
+    yield path
     if path.parent.exists():
-        if "plait.journal.sqlite.store" in sys.modules:
-            from plait.journal.store import Journal
-
-            Journal.at(path).close()
-        shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def pytest_unconfigure() -> None:
-    shutil.rmtree(_FOLDER, ignore_errors=True)
+        if (store := sys.modules.get("plait.journal.store")) is not None:
+            store.Journal.at(path).close()
+        rmtree(path.parent, ignore_errors=True)
 
 
 @pytest.fixture
