@@ -65,7 +65,7 @@ def test_the_plug_in_gives_each_test_a_journal_and_forbids_models(tmp_path: Path
 
 def test_the_entry_point_names_the_plug_in() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"plait": "plait.testing.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {"plait.testing.pytest_plugin": "plait.testing.pytest_plugin"}
 
 
 def test_the_library_imports_no_pytest_and_the_plug_in_little_of_plait() -> None:
