@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import plait
 from cli_support import run_in_process
 from loop_scripts import LOOPS, SCRIPTS, reply_of
 from plait.core.messages import Exchange
+from plait.journal.records import RunHead, RunRow
+from plait.journal.timeline import Timeline
+from plait.testing.recorded_run import write_test
 
 WORDS = 'He said "it\'s\\ fine" \'\'\' """ {x} – 東京 😀 \u202e %s \\N'
 
@@ -130,6 +134,16 @@ def test_no_key_stands_in_the_file(tmp_path: Path) -> None:
     run = plait.Agent("react", model=Keyed(script), tools=[leak], instructions=f"Never say {key}.").run(f"Say {key}")
     file = export(run, tmp_path)
     assert key not in file.read_text() and "[secret]" in file.read_text()
+
+
+def test_a_foreign_record_puts_no_code_into_the_file() -> None:
+    evil = '"""\nraise SystemExit("evil")\n"""\\'
+    head = RunHead(evil, evil, {"name": "react", "options": {}}, {}, settings={evil: [evil, {"now": evil}]})
+    answered = RunRow(head, "answered", {"type": "answered", "answer": {evil: evil}}, {}, 0.0, 0.0, "")
+    tree = ast.parse(write_test(answered, Timeline()))
+    kinds = {type(each) for each in tree.body}
+    assert kinds == {ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef}
+    assert sum(isinstance(each, ast.Expr) for each in tree.body) == 1
 
 
 def test_what_a_test_cannot_hold_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

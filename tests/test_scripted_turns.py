@@ -83,6 +83,9 @@ def test_a_function_of_the_request_answers_every_request() -> None:
         assert run(loop, reply).answer == "sunny"
     assert run("tool_calling", {"act": lambda request: "Hello"}).answer == "Hello"
 
+    failing = run("tool_calling", lambda request: {"error": "BadRequest", "message": "No."})
+    assert failing.status == "crashed" and failing.reason == "No."
+
     async def wrong(request: Any) -> str:
         return "x"
 

@@ -207,7 +207,9 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     _check_names(table, EndpointConfig.__struct_fields__, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
     endpoint = convert_table({**table, "price": None}, EndpointConfig, where)
-    if not endpoint.kind and endpoint.base_url and name in HOSTS:
+    if not endpoint.base_url:  # in Python, `kind` alone gives the address; here, the rules of trust must see it
+        raise ConfigError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
+    if not endpoint.kind and name in HOSTS:
         endpoint = structs.replace(endpoint, kind=name)
     base_url, kind = _check_endpoint(endpoint, where)
     return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
@@ -229,7 +231,7 @@ def _check_endpoint(endpoint: EndpointConfig, where: str) -> tuple[str, str]:
     if kind and kind not in HOSTS:
         raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
     if not base_url and not kind:
-        raise ConfigError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
+        raise ConfigError(f"{where} has no base_url.", hint='Give an address, or kind="openai".')
     base_url = check_address(base_url or HOSTS[kind].base_url, f"{where}.base_url")
     kind = kind or next((host.name for host in HOSTS.values() if host.base_url == base_url), "")
     if endpoint.wire and endpoint.wire not in WIRES:

@@ -174,14 +174,12 @@ class Scripted:
         script = self._next(request, think)
         if self.delay:
             await asyncio.sleep(self.delay)
+        if callable(script):
+            script = _read_reply(call_plain(script, think), f"{self.spec}, a function")
         if isinstance(script, BaseException):
             raise script
         n = 1 + sum(message.role == "assistant" for message in think.messages)
-        said = _read_reply(call_plain(script, think), f"{self.spec}, a function") if callable(script) else script
-        if isinstance(said := self._render(said, think, think.phase, n), ScriptedTurn):
-            why = self._write_turn(said, think, think.phase, n)
-            hint = 'Give the replies by phase, such as {"plan": [...], "solve": [...]}, or text.'
-            raise ConfigError(f"{self.spec} has a reply that phase {think.phase!r} cannot take: {why}.", hint=hint)
+        said = self._render(script, think, think.phase, n, is_given=True)
         response = Response(200, _encode_body(said if isinstance(said, Reply) else Reply(said), self.name))
         if on_text is not None:
             reply = self.decode(response, think)
@@ -219,22 +217,23 @@ class Scripted:
             "rate": msgspec.to_builtins(self.rate),
         }
 
-    def _write_turn(self, turn: ScriptedTurn, think: Think, phase: str, n: int) -> Reply | ValueError:
-        """Return a turn as the reply to a request, or why it cannot be one."""
-        reply, answer = turn.reply, None if turn.answer is UNSET else turn.answer
-        if think.tools or self._write is None or not (reply.calls or turn.answer is not UNSET):
+    def _render(self, said: Any, think: Think, phase: str, n: int, *, is_given: bool = False) -> Any:
+        """Return a turn as the reply to a request. If the phase cannot take it, it is returned as it is, or raises
+        `ConfigError` if it is the one that `is_given`."""
+        if not isinstance(said, ScriptedTurn):
+            return said
+        reply, answer = said.reply, None if said.answer is UNSET else said.answer
+        if think.tools or self._write is None:
             shown = answer if isinstance(answer, str | None) else msgspec.json.encode(answer).decode()
             return structs.replace(reply, text=reply.text if shown is None else shown)
         try:
             text = self._write(phase, reply.calls, answer, reply.text, n)
         except ValueError as why:
-            return why
+            if not is_given:
+                return said
+            hint = 'Give the replies by phase, such as {"plan": [...], "solve": [...]}, or text.'
+            raise ConfigError(f"{self.spec} has a reply that phase {phase!r} cannot take: {why}.", hint=hint) from None
         return structs.replace(reply, text=text, calls=())
-
-    def _render(self, said: Any, think: Think, phase: str, n: int) -> Any:
-        """Return a turn as the reply to a request; unchanged if it cannot be one, or is no turn."""
-        found = self._write_turn(said, think, phase, n) if isinstance(said, ScriptedTurn) else said
-        return said if isinstance(found, ValueError) else found
 
     def _next(self, request: Request, think: Think) -> Script:
         phase = think.phase if think.phase in self.scripts else ""

@@ -91,7 +91,9 @@ def write_test(row: RunRow, timeline: Timeline) -> str:
         "now": head.settings.get("now"),
         "end": (row.status, outcome.get("answer")),
     }
-    return _PAGE.format(run=head.run, **{name: _write_value(value) for name, value in parts.items()})
+    return _PAGE.format(
+        run=re.sub(r"[^\w-]", "_", head.run), **{name: _write_value(value) for name, value in parts.items()}
+    )
 
 
 _SEEN = ("text", "value", "trouble", "ends")
