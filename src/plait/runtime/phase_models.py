@@ -105,8 +105,8 @@ class Phases:
 
 
 def _fit_to_loop(model: Model, loop: Loop) -> Model:
-    fit = getattr(model, "for_loop", None)
-    return model if fit is None else cast(Model, fit(partial(write_reply, loop)))
+    fit = getattr(type(model), "for_loop", None)  # of its own class: a model that wraps a scripted one stays
+    return model if fit is None else cast(Model, fit(model, partial(write_reply, loop)))
 
 
 def models_of_run(
