@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, structs
 
@@ -71,7 +71,7 @@ class FallbackModels(Struct, frozen=True):
     def without(self, ability: str) -> FallbackModels:
         return structs.replace(self, members=(self.first.without(ability), *self.members[1:]))
 
-    def __or__(self, other: Model) -> Model:
+    def __or__(self, other: Model) -> FallbackModels:
         return join_two(self, other)
 
     def describe(self) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def join_models(models: tuple[Model, ...]) -> Model:
     return FallbackModels(models)
 
 
-def join_two(first: Model, second: Model) -> Model:
+def join_two(first: Model, second: Model) -> FallbackModels:
     """Return the fallback models `first | second`. Raises `ConfigError` if one is no model object."""
     if wrong := next((each for each in (first, second) if not isinstance(each, Model)), None):
         raise ConfigError(f"{wrong!r} is not a model object.", hint="Join plait.Chat(...) | plait.Chat(...), or words.")
-    return join_models((*members_of(first), *members_of(second)))
+    return cast(FallbackModels, join_models((*members_of(first), *members_of(second))))
 
 
 def split_fallbacks(spec: str) -> list[str]:

@@ -264,7 +264,7 @@ def _model_of_host(
     return structs.replace(model, rate_limit=config.rate_limits.get(provider))
 
 
-def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SETTINGS) -> Model:
+def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SETTINGS) -> ChatModel:
     """Return the model `name` at an endpoint, for `Agent(model=...)`. Sends nothing.
 
     It needs neither plait.toml nor the environment, unless the endpoint names a variable (`key_env`, or a header's
@@ -277,7 +277,7 @@ def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SET
         raise ConfigError(f"Chat({name!r}) is no name of a model.", hint=hint)
     spec, config = f"{endpoint.name}:{name or endpoint.model}", ModelConfig(source="Endpoint")
     model = _model_of_endpoint(spec, endpoint.name, name, endpoint, config, os.environ, True)
-    return _set_settings(model, f"{spec}{write_settings(settings)}", settings) if settings.are_set else model
+    return cast(ChatModel, add_settings(model, "", settings))
 
 
 def _model_of_endpoint(
