@@ -14,6 +14,7 @@ import pytest
 import plait
 from cli_support import run_in_process
 from loop_scripts import LOOPS, SCRIPTS, reply_of
+from plait.core.errors import RateLimited
 from plait.core.messages import Exchange
 from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
@@ -100,6 +101,40 @@ def test_quotes_types_errors_approvals_and_limits_are_green_too(tmp_path: Path) 
     found = [run.status for run in runs]
     assert found == ["answered"] * 3 + ["waiting", found[4], "crashed", "failed", "answered"]
     assert [each.input["text"] for each in runs[1].calls_of("send")][1] == "four"
+    check(*[export(run, tmp_path) for run in runs])
+
+
+def test_child_runs_hand_offs_plans_typed_code_and_retries_are_green_too(tmp_path: Path) -> None:
+    deep = plait.Scripted([{"calls": [{"name": "send", "input": "deep"}]}, {"answer": "ok"}])
+    helper = plait.Agent("react", model=deep, tools=[send])
+
+    @plait.tool(read_only=True)
+    async def ask(ctx: plait.Context[Any], question: str) -> str:
+        """Ask."""
+        return await ctx.aask_model(question, model=plait.Scripted(["sub"]))
+
+    calls = [{"name": "helper", "input": "x"}, {"name": "ask", "input": {"question": "q"}}]
+    calls += [{"name": "none"}, {"name": "send", "input": {"txt": 1}}]
+    tools = [send, ask, helper.as_tool("helper", "Helps.")]
+    hand_off = [helper.as_tool("helper", "Helps.", hand_off=True)]
+    plan = "Plan: a\n#E1 = fetch[a]\nPlan: b\n#E2 = LLM[say #E1]\nPlan: c\n#E3 = LLM[other]\n"
+    planned = plait.Scripted({"plan": [plan], "work": ["w1", "w2"], "solve": ["end"]}, by_turn=False)
+    code = plait.Scripted([{"calls": [{"name": "fetch", "input": {"key": "a"}}]}, {"answer": {"a": 1}}])
+    late = plait.Scripted([RateLimited("Wait.", after=0.01), {"answer": "late"}])
+    formula = plait.Scripted(
+        [{"calls": [{"name": "calculator", "input": "2+2"}]}, "garbage {", {"answer": "late"}], by_turn=False
+    )
+    runs = [
+        plait.Agent("tool_calling", model=plait.Scripted([{"calls": calls}, {"answer": "done"}]), tools=tools).run("x"),
+        plait.Agent("tool_calling", model=plait.Scripted([{"calls": calls[:1]}]), tools=hand_off).run("x"),
+        plait.Agent("rewoo", model=planned, tools=[fetch], approve="plan").run("x", on_wait=lambda waiting: "yes"),
+        plait.Agent("codeact", model=code, tools=[fetch], output={"type": "object"}).run("x"),
+        plait.Agent("react", model=late).run("x"),
+        plait.Agent("react", model=plait.Scripted(sums, by_turn=False), tools=["calculator"], hooks=["redact"]).run(
+            "x"
+        ),
+    ]
+    assert {run.status for run in runs} == {"answered"}
     check(*[export(run, tmp_path) for run in runs])
 
 
