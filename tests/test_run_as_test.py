@@ -130,9 +130,7 @@ def test_child_runs_hand_offs_plans_typed_code_and_retries_are_green_too(tmp_pat
         plait.Agent("rewoo", model=planned, tools=[fetch], approve="plan").run("x", on_wait=lambda waiting: "yes"),
         plait.Agent("codeact", model=code, tools=[fetch], output={"type": "object"}).run("x"),
         plait.Agent("react", model=late).run("x"),
-        plait.Agent("react", model=plait.Scripted(sums, by_turn=False), tools=["calculator"], hooks=["redact"]).run(
-            "x"
-        ),
+        plait.Agent("react", model=formula, tools=["calculator"], hooks=["redact"]).run("x"),
     ]
     assert {run.status for run in runs} == {"answered"}
     check(*[export(run, tmp_path) for run in runs])
