@@ -181,6 +181,8 @@ def run_command(page: Page, command: str) -> str:
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # As if Plait were installed, without the remark of another plug-in on a folder without settings.
+        "PYTEST_ADDOPTS": "-p plait.testing.pytest_plugin -o asyncio_default_fixture_loop_scope=function",
         "PYTHONPATH": f"{page.folder}{os.pathsep}{ROOT / 'src'}",
         "COLUMNS": "100",
     }

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from plait import hooks as hooks
     from plait import telemetry as telemetry
+    from plait import testing as testing
     from plait import toolkits as toolkits
     from plait.agent import Agent as Agent
     from plait.config import use_config as use_config
@@ -43,8 +44,11 @@ if TYPE_CHECKING:
     from plait.loops import ReAct as ReAct
     from plait.loops import ReWOO as ReWOO
     from plait.loops import ToolCalling as ToolCalling
+    from plait.models.config import Endpoint as Endpoint
     from plait.models.fallback import FallbackModels as FallbackModels
+    from plait.models.prices import Price as Price
     from plait.models.recorded import Recorded as Recorded
+    from plait.models.resolve import Chat as Chat
     from plait.models.scripted import Scripted as Scripted
     from plait.models.settings import ModelSettings as ModelSettings
     from plait.recorded_runs import open_journal as open_journal
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "plait.hooks": "hooks",
     "plait.telemetry": "telemetry",
+    "plait.testing": "testing",
     "plait.toolkits": "toolkits",
     "plait.agent": "Agent",
     "plait.config": "use_config",
@@ -84,8 +89,11 @@ _NAMES = {
     "plait.lab.recommend": "Demand Recommendation recommend",
     "plait.lab.run_comparison": "acompare compare",
     "plait.loops": "CodeAct JsonReAct LLMCompiler Phased ReAct ReWOO ToolCalling",
+    "plait.models.config": "Endpoint",
     "plait.models.fallback": "FallbackModels",
+    "plait.models.prices": "Price",
     "plait.models.recorded": "Recorded",
+    "plait.models.resolve": "Chat",
     "plait.models.scripted": "Scripted",
     "plait.models.settings": "ModelSettings",
     "plait.recorded_runs": "open_journal",

@@ -23,8 +23,13 @@ def require_variable(holder: str, secret: str, variable: str) -> None:
         )
 
 
+def names_credential(header: str) -> bool:
+    """Return whether the name of a header says that its value is a key or a password."""
+    return _NAMES_CREDENTIAL.search(header) is not None
+
+
 def require_no_credentials(holder: str, headers: Mapping[str, str]) -> None:
     """Raise `TypeError` if a header with a credential is given as text, because a pickle must not hold it."""
     for name, value in headers.items():
-        if value and not value.startswith("$") and _NAMES_CREDENTIAL.search(name):
+        if value and not value.startswith("$") and names_credential(name):
             require_variable(f"{holder} (header {name})", value, "")

@@ -197,7 +197,7 @@ class RunMaker:
         start = RunStart(
             question,
             deps,
-            Phases(models_of_run(parts.models, None, asks_for_tools=parts.asks_for_tools)),
+            Phases(models_of_run(parts.models, None, asks_for_tools=parts.asks_for_tools), parts.loop),
             special_tokens(parts.models, None),
             parts.toolset,
             parts.output,
@@ -218,7 +218,7 @@ class RunMaker:
         return RunStart(
             head.question,
             deps,
-            Phases(models_of_run(models, head, asks_for_tools=parts.asks_for_tools, replay=replay)),
+            Phases(models_of_run(models, head, asks_for_tools=parts.asks_for_tools, replay=replay), parts.loop),
             special_tokens(models, head),
             restore_tools(parts.toolset, head),
             parts.output if replay else recorded_output(parts.output, head),

@@ -110,8 +110,11 @@ def show(
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
     from plait.view.html_file import LONGEST, render_html
 
+    _write_file(name, render_html(row, store, max_text=None if full else LONGEST))
+
+
+def _write_file(name: str, text: str) -> None:
     path = check_writable(name)
-    text = render_html(row, store, max_text=None if full else LONGEST)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as why:
@@ -234,13 +237,16 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
 @click.command()
 @click.argument("run", required=False)
 @click.option("--verify", "file", metavar="FILE", help="Check an exported file instead of writing one; - for stdin.")
+@click.option("--test", metavar="FILE", help="Write a pytest file instead, which runs with the recorded replies.")
 @options.journal
-def export(run: str | None, file: str | None, journal: str | None) -> None:
+def export(run: str | None, file: str | None, test: str | None, journal: str | None) -> None:
     """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included.
 
     The last line of an ended run is a SHA-256 digest of all lines before it: keep it elsewhere to prove later that a
     file is unchanged. `--verify FILE` compares a file with its digest, and with what the journal has of that run. Exit
     codes: 0 they agree, 1 they do not, 2 wrong usage.
+
+    `--test FILE` writes RUN as a test: its replies are a script, and its answer and calls are asserted.
     """
     if (run is None) == (file is None):
         raise ConfigError("Name a run to export, or a file to verify.", hint="plait export RUN > run.jsonl")
@@ -249,6 +255,11 @@ def export(run: str | None, file: str | None, journal: str | None) -> None:
         return
     assert run is not None
     row, store = find_run(run, journal)
+    if test is not None:
+        from plait.testing.recorded_run import write_test
+
+        _write_file(test, write_test(row, store.timeline(row.head.run, bodies=False)))
+        return
     for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)):
         click.echo(line)
 

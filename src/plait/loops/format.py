@@ -79,6 +79,14 @@ class Codec(ABC, Generic[R]):
         Raises ValueError for a reading that the format cannot hold.
         """
 
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        """Return a reply that makes these calls. Raises ValueError if the format cannot hold them."""
+        raise ValueError("a reply of this phase makes no calls")
+
+    def write_answer(self, answer: Any, n: int = 1) -> str:
+        """Return a reply that gives this answer. Raises ValueError if the format cannot hold it."""
+        return show_value(answer)
+
     @abstractmethod
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape this format's protocol in data. Escaping twice changes nothing more. `Escape` explains `inline`."""
@@ -101,6 +109,14 @@ class TurnCodec(Codec[Turn]):
     def parts(self, reading: Turn) -> Parts:
         calls = () if reading.call is None else (reading.call,)
         return {"thought": reading.thought, "action": show_calls(calls), "answer": show_value(reading.answer)}
+
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        if len(calls) != 1:
+            raise ValueError("a reply makes one call; put the others into replies of their own")
+        return self.write(Turn(thought, calls[0]), n)
+
+    def write_answer(self, answer: Any, n: int = 1) -> str:
+        return self.write(Turn(answer=answer, answered=True), n)
 
     @abstractmethod
     def stop(self, n: int) -> tuple[str, ...]:
@@ -125,6 +141,7 @@ class Stream(Generic[R]):
     """
 
     def __init__(self, codec: Codec[R], n: int = 1, tools: Sequence[ToolSpec] = ()) -> None:
+        self.codec = codec
         self._read, self._parts = partial(codec.read, n=n, tools=tools), codec.parts
         self._text: list[str] = []
         self._pieces: list[tuple[PieceKind, list[str]]] = []

@@ -22,7 +22,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
+from plait.core import JSON, Call, PieceKind, Plan, Step, ToolSpec
 from plait.core.loose_json import read_float
 from plait.core.tools import tool_named
 from plait.loops import gbnf
@@ -259,6 +259,10 @@ class EvidencePlans(Codec[PlanRead]):
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> PlanRead:
         return read_plan(text, tools, self.most)
+
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        steps = [Step(f"E{i}", call.tool, call.input) for i, call in enumerate(calls, 1)]
+        return write_plan(Plan((Step("", why=thought or "Do it."), *steps)))
 
     def write(self, reading: PlanRead, n: int = 1) -> str:
         return write_plan(reading.plan)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from plait.core import Loop, OneKind, Splitter, traits_of
+from plait.core import Call, Loop, OneKind, Splitter, traits_of
 from plait.core.errors import ConfigError
 from plait.core.text import suggest
 from plait.installation import plugins
 from plait.loops.compaction import COMPACT
+from plait.loops.format import show_value
 
 # name: (module, class). Imported on first use.
 OURS: dict[str, tuple[str, str]] = {
@@ -117,6 +118,19 @@ def splitter_of(loop: Loop, phase: str) -> Splitter:
         return OneKind("thought")
     name, dot, rest = phase.partition(".")
     return splitter_of(make(name), rest) if dot and phase not in loop.phases else loop.splitter(phase)
+
+
+def write_reply(loop: Loop, phase: str, calls: Sequence[Call], answer: Any, thought: str, n: int) -> str:
+    """Return a reply of a phase, in the loop's own format, that makes `calls`, or else gives `answer`.
+
+    `n` is the number of the turn, from 1. Raises ValueError if the format cannot hold it.
+    """
+    codec = getattr(splitter_of(loop, phase), "codec", None)
+    if calls:
+        if codec is None:
+            raise ValueError("a reply of this phase makes no calls")
+        return str(codec.write_calls(calls, thought, n))
+    return show_value(answer) if codec is None else str(codec.write_answer(answer, n))
 
 
 def _kind(name: str) -> type[Any]:

@@ -17,6 +17,7 @@ from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
+from plait.models.fallback import join_two
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -42,9 +43,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     `endpoint` is the base address (https://host/v1). `key` is sent as a header; "" sends none. `params` are more
     fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
-    `hidden` maps those with a secret value to the variable that holds it. `timeout` is the longest silence of the
-    endpoint in seconds. `provider` names the dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages
-    name `key_env` and `base_env`. `temperature` is sent if neither the effect nor `params` set one; None sends none.
+    `hidden` maps those with a secret value to the variable that holds it ("" for none). `timeout` is the longest
+    silence of the endpoint in seconds. `provider` names the dialect ("openai", "vllm", "deepseek" ...; "" for none).
+    Messages name `key_env` and `base_env`. `temperature` is sent if neither the effect nor `params` set one; None
+    sends none.
     `special_tokens` are texts that the endpoint reads as control tokens (`special_tokens.py`). `wire` names the
     protocol (`wires/`). `settings` are the user's, and override what an effect asks for. `rate_limit` holds for all
     runs of this process.
@@ -76,8 +78,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return what must not be shown or stored."""
-        hidden = tuple(map(self.headers.__getitem__, self.hidden))
-        return (self.key, *hidden) if self.key else hidden
+        hidden = [self.headers[name] for name in self.hidden]
+        # "Bearer KEY": a server may repeat the key alone.
+        words = dict.fromkeys(each for value in hidden for each in (value, value.rpartition(" ")[2]))
+        return (self.key, *words) if self.key else tuple(words)
 
     @property
     def target(self) -> Target:
@@ -183,6 +187,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def decode(self, response: Response, think: Think) -> Reply:
         asked = self.encode(think).body if response.status != 200 else b""
         return self._decode(response, think, asked)
+
+    __or__ = __ror__ = join_two
 
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -12,11 +14,12 @@ from msgspec import Meta, Struct, structs
 from plait.core.errors import ConfigError
 from plait.core.text import suggest
 from plait.models.base import ABILITIES
-from plait.models.presets import HOSTS, check_address
-from plait.models.prices import Rate
+from plait.models.presets import HOSTS, check_address, check_key
+from plait.models.prices import Price, Rate
 from plait.models.rate_limits import RateLimit
 from plait.models.settings import ModelSettings, read_settings
 from plait.models.wires.wire import WIRES
+from plait.pickles import require_no_credentials, require_variable
 
 T = TypeVar("T")
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, lt=1e9)]
@@ -31,7 +34,8 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     that the server reads as control tokens; the default follows from the model's name. `wire` names the protocol; the
     default follows from `kind` and the model's name.
     `context_tokens` is the size of the models' context; the default is what the bundled table says.
-    `requests_per_minute` and `tokens_per_minute` limit the requests of this process to the endpoint.
+    `requests_per_minute` and `tokens_per_minute` limit the requests of this process to the endpoint. `price` is for all
+    its models.
     """
 
     base_url: str = ""
@@ -48,6 +52,63 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     context_tokens: Annotated[int, Meta(ge=0)] = 0
     requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
     tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
+
+
+class _EndpointKey(EndpointConfig, frozen=True, kw_only=True):
+    key: str = ""
+    name: str = ""
+    price: Price | Mapping[str, Price] | None = None  # type: ignore[assignment]
+
+
+class Endpoint(_EndpointKey, frozen=True):
+    """An endpoint that is described in Python: `plait.Chat("gpt-5", endpoint=plait.Endpoint(ADDRESS, key=KEY))`.
+
+    Takes what `[endpoints.NAME]` in plait.toml takes, and `key`, the key itself. `kind` alone names a known host, with
+    its address; a known address names the host. `price` is a `Price` for all models, or one for each name or pattern.
+    `name` stands before the colon in the names of its models; the default is its host. Keys, and headers that are
+    named like one, are never shown, stored or pickled. Raises `ConfigError` for a value that does not fit.
+    """
+
+    base_url: str = ""
+
+    def __post_init__(self) -> None:
+        where = "Endpoint"
+        for name, hint in _ENDPOINT_TYPES.items():
+            value = getattr(self, name)
+            if name == "key" and not isinstance(value, str):  # the error must not show it
+                raise ConfigError(f"{where}: key should be text, not {type(value).__name__}.")
+            convert_table(value, hint, f"{where}: {name}")
+        prices = self.price.values() if isinstance(self.price, Mapping) else filter(None, (self.price,))
+        if any(not isinstance(each, Price) for each in prices):
+            hint = 'Give plait.Price(input=1.25, output=10), or {"gpt-5": plait.Price(...)}.'
+            raise ConfigError(f"{where}: price is not a price.", hint=hint)
+        if self.key and self.key_env:
+            raise ConfigError(f"{where} has a key and a key_env.", hint="Give one of them.")
+        check_key(self.key, f"{where}: key")
+        base_url, kind = _check_endpoint(self, where)
+        name = _check_endpoint_name(self.name or urlsplit(base_url).netloc.replace(":", "-"), where)
+        for field, found in (("base_url", base_url), ("kind", kind), ("name", name)):
+            structs.force_setattr(self, field, found)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base_url!r}, name={self.name!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("base_url", self.base_url), ("name", self.name)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.key:
+            require_variable(repr(self), self.key, "")
+        require_no_credentials(repr(self), self.headers)
+        return partial(Endpoint, **{name: getattr(self, name) for name in self.__struct_fields__}), ()
+
+    def __deepcopy__(self, memo: object) -> Endpoint:
+        return self
+
+
+_ENDPOINT_TYPES = {
+    name: hint for name, hint in get_type_hints(Endpoint, include_extras=True).items() if name != "price"
+}
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -139,24 +200,46 @@ def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
 
 def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     where = f"{source}: endpoints.{name}"
-    if name in ("local", "scripted") or ":" in name:
-        raise ConfigError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
+    _check_endpoint_name(name, where)
     table = convert_table(value, dict[str, Any], where)
+    if "key" in table:
+        raise ConfigError(f"{where} holds a key.", hint="Put it in the environment, and name the variable in key_env.")
     _check_names(table, EndpointConfig.__struct_fields__, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
     endpoint = convert_table({**table, "price": None}, EndpointConfig, where)
-    if not endpoint.base_url:
+    if not endpoint.base_url:  # in Python, `kind` alone gives the address; here, the rules of trust must see it
         raise ConfigError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
-    kind = endpoint.kind or (name if name in HOSTS else "")
+    if not endpoint.kind and name in HOSTS:
+        endpoint = structs.replace(endpoint, kind=name)
+    base_url, kind = _check_endpoint(endpoint, where)
+    return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
+
+
+def _check_endpoint_name(name: str, where: str) -> str:
+    if name in ("local", "scripted") or not _NAMES_ENDPOINT.isdisjoint(name):
+        raise ConfigError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
+    return name
+
+
+_NAMES_ENDPOINT = frozenset(":|@")
+"""What no endpoint's name has, because it separates the parts of a model's name."""
+
+
+def _check_endpoint(endpoint: EndpointConfig, where: str) -> tuple[str, str]:
+    """Return the address of an endpoint and the known host there, "" for none. Raises `ConfigError`."""
+    base_url, kind = endpoint.base_url, endpoint.kind
     if kind and kind not in HOSTS:
         raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
+    if not base_url and not kind:
+        raise ConfigError(f"{where} has no base_url.", hint='Give an address, or kind="openai".')
+    base_url = check_address(base_url or HOSTS[kind].base_url, f"{where}.base_url")
+    kind = kind or next((host.name for host in HOSTS.values() if host.base_url == base_url), "")
     if endpoint.wire and endpoint.wire not in WIRES:
         raise ConfigError(f"{where}.wire {endpoint.wire!r} is not known.", hint=_nearest(endpoint.wire, WIRES))
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
-    base_url = check_address(endpoint.base_url, f"{where}.base_url")
-    return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
+    return base_url, kind
 
 
 def convert_table(value: Any, kind: type[T], where: str) -> T:

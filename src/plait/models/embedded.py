@@ -28,6 +28,7 @@ import msgspec
 
 from plait.core.errors import ModelMissing
 from plait.installation import install_hint
+from plait.models.real_models import require_real_models
 from plait.models.stages import measure_stage
 from plait.user_files import open_file
 
@@ -199,6 +200,7 @@ async def start_server(name: str, settings: ServerSettings, find: Callable[[], P
     `find` returns the model's file; it may take long, so it runs in a thread. Cancelling stops the waiting, not the
     load.
     """
+    require_real_models(f"local:{name}")
     return await asyncio.wrap_future(_server(name, settings, find).up)
 
 

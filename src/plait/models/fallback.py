@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, structs
 
@@ -71,6 +71,9 @@ class FallbackModels(Struct, frozen=True):
     def without(self, ability: str) -> FallbackModels:
         return structs.replace(self, members=(self.first.without(ability), *self.members[1:]))
 
+    def __or__(self, other: Model) -> FallbackModels:
+        return join_two(self, other)
+
     def describe(self) -> dict[str, Any]:
         """Return the description of the first member, with the whole spec and the description of each member."""
         described = {**self.first.describe(), "spec": self.spec, "members": [each.describe() for each in self.members]}
@@ -87,6 +90,13 @@ def join_models(models: tuple[Model, ...]) -> Model:
             f"{SEPARATOR.join(specs)!r} names a model twice.", hint="Name each fallback model once, such as a|b."
         )
     return FallbackModels(models)
+
+
+def join_two(first: Model, second: Model) -> FallbackModels:
+    """Return the fallback models `first | second`. Raises `ConfigError` if one is no model object."""
+    if wrong := next((each for each in (first, second) if not isinstance(each, Model)), None):
+        raise ConfigError(f"{wrong!r} is not a model object.", hint="Join plait.Chat(...) | plait.Chat(...), or words.")
+    return cast(FallbackModels, join_models((*members_of(first), *members_of(second))))
 
 
 def split_fallbacks(spec: str) -> list[str]:

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, structs
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
+from plait.models.real_models import require_real_models
 from plait.models.wires.refusals import Target
 from plait.proxies import Proxy, find_proxy, is_this_machine
 
@@ -104,6 +105,7 @@ async def post(
     """
     import aiohttp
 
+    require_real_models(target.where)
     loop = asyncio.get_running_loop()
     entry = _sessions.get(loop)
     sender = entry[0] if entry is not None and not entry[0].closed else await _open_session(loop)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from time import gmtime, strftime
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct, structs, to_builtins
 
 from plait.core import Reply, Usage
 from plait.core.errors import ConfigError
@@ -144,6 +144,34 @@ class Rate(Struct, frozen=True, omit_defaults=True):
             if fits:
                 return cls(kind, **numbers, source=source, date=date)
         raise ConfigError(f"{where} has the keys {', '.join(sorted(numbers)) or '(none)'}.", hint=_PRICE_HINT)
+
+
+class Price(Struct, frozen=True, omit_defaults=True):
+    """A price in USD, as `[prices]` in plait.toml takes it: `plait.Price(input=1.25, output=10, cached=0.125)`.
+
+    `input`, `output`, `cached`, `cache_write` and `cache_write_1h` (kept for an hour) are per 1,000,000 tokens; the
+    last three are optional. Electricity is `per_1k_tokens`, or `watts` and `tariff` (USD per kWh), and nothing else.
+    `source` and `date` say where the numbers come from. Raises `ConfigError` for numbers that make no price.
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cached: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+    per_1k_tokens: float | None = None
+    watts: float | None = None
+    tariff: float | None = None
+    source: str = ""
+    date: str = ""
+
+    def __post_init__(self) -> None:
+        _ = self.rate
+
+    @property
+    def rate(self) -> Rate:
+        """Return the price as the runtime computes with it."""
+        return Rate.from_mapping({"source": "plait.Price", **to_builtins(self)}, "Price")
 
 
 _PRICE_HINT = (

@@ -18,13 +18,14 @@ from plait.core.text import suggest
 from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
-from plait.models.config import EndpointConfig, ModelConfig, convert_table
+from plait.models.config import Endpoint, EndpointConfig, ModelConfig, convert_table
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.families import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, THREADS, abilities_of, check_key, wire_of
 from plait.models.prices import (
     LOCAL,
     UNKNOWN,
+    Price,
     Rate,
     bundled_context,
     bundled_rate,
@@ -43,7 +44,7 @@ from plait.models.settings import (
 )
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
-from plait.pickles import require_no_credentials, require_variable
+from plait.pickles import names_credential, require_no_credentials, require_variable
 
 logger = logging.getLogger("plait")
 
@@ -259,10 +260,24 @@ def _model_of_host(
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
     address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
     endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
-    # A server at another address may belong to anybody; use the prices of its own address.
-    priced_as = provider if address == host.base_url else ""
-    model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env, priced_as=priced_as)
+    model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env)
     return structs.replace(model, rate_limit=config.rate_limits.get(provider))
+
+
+def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SETTINGS) -> ChatModel:
+    """Return the model `name` at an endpoint, for `Agent(model=...)`. Sends nothing.
+
+    It needs neither plait.toml nor the environment, unless the endpoint names a variable (`key_env`, or a header's
+    value that begins with "$"). `a | b` are fallback models. Raises `ConfigError` for a name or key that is missing.
+    """
+    if not isinstance(endpoint, Endpoint):
+        raise ConfigError(f"Chat(endpoint={type(endpoint).__name__}) is invalid.", hint="Give plait.Endpoint(ADDRESS).")
+    if not isinstance(name, str) or SEPARATOR in name or name != split_settings(name)[0]:
+        hint = "Give the name that the endpoint knows. Settings go into settings=plait.ModelSettings(...)."
+        raise ConfigError(f"Chat({name!r}) is no name of a model.", hint=hint)
+    spec, config = f"{endpoint.name}:{name or endpoint.model}", ModelConfig(source="Endpoint")
+    model = _model_of_endpoint(spec, endpoint.name, name, endpoint, config, os.environ, True)
+    return cast(ChatModel, add_settings(model, "", settings))
 
 
 def _model_of_endpoint(
@@ -278,7 +293,8 @@ def _model_of_endpoint(
     where = f"endpoints.{provider}"
     if not name:
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME, or give {where}.model.")
-    key = env.get(endpoint.key_env, "").strip()
+    key = endpoint.key if isinstance(endpoint, Endpoint) else ""
+    key = key or env.get(endpoint.key_env, "").strip()
     if endpoint.key_env and not key and require_key:
         hint = f"Set it in the environment, or take key_env out of {where} ({config.source})."
         raise ConfigError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
@@ -296,6 +312,8 @@ def _model_of_endpoint(
             if require_key:
                 check_key(secret[header], f"{variable} ({where}.headers)")
             _warn_of_short_secret(secret[header], variable)
+        elif names_credential(header):
+            hidden[header] = ""
     model = _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url")
     return structs.replace(model, headers={**model.headers, **secret}, hidden=hidden)
 
@@ -313,20 +331,21 @@ def _chat_model(
     *,
     key: str,
     base_env: str,
-    priced_as: str = "",
 ) -> ChatModel:
-    """Make the model of an endpoint. `priced_as` is the host in the bundled table."""
-    _warn_of_short_secret(key, endpoint.key_env)
+    """Make the model of an endpoint."""
+    _warn_of_short_secret(key, endpoint.key_env or f"the key for {endpoint.base_url}")
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
     context_tokens = endpoint.context_tokens
     limits = {name: getattr(endpoint, name) for name in RateLimit.__struct_fields__}
     limit = convert_table(limits, RateLimit, "endpoint")
-    rate = _own_rate(spec, name, config) or endpoint.price
+    rate = _own_rate(spec, name, config) or _rate_of(endpoint, name)
     if rate is None and local:
         rate = config.electricity or LOCAL
     elif rate is None:
+        # A server at another address may belong to anybody; use the prices of the host's own address.
+        priced_as = endpoint.kind if endpoint.kind and endpoint.base_url == HOSTS[endpoint.kind].base_url else ""
         rate = bundled_rate(priced_as, name, url=endpoint.base_url)
         if priced_as and not context_tokens:
             context_tokens = bundled_context(priced_as, name)
@@ -354,6 +373,13 @@ def _chat_model(
     )
 
 
+def _rate_of(endpoint: EndpointConfig, name: str) -> Rate | None:
+    price = endpoint.price
+    if isinstance(price, Mapping):
+        price = find_by_name((name,), price)
+    return price.rate if isinstance(price, Price) else price
+
+
 def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:
     return find_by_name(_names_of(spec, name), config.prices)
 
@@ -367,7 +393,7 @@ def _warn_of_short_secret(secret: str, variable: str) -> None:
     """Warn, once per process, that a key is too short to be removed from output and journals."""
     if secret and len(secret) < SHORTEST:
         logger.warning(
-            "The value of %s has fewer than %d characters. Plait does not remove it from replies and the journal, "
+            "%s has fewer than %d characters. Plait does not remove it from replies and the journal, "
             "because it would be found in ordinary words.",
             variable,
             SHORTEST,

@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
+from plait.models.fallback import join_two
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
@@ -31,7 +32,20 @@ from plait.models.wires.wire import CHAT, WireOptions, load_wire
 from plait.user_files import read_file
 from plait.user_functions import call_plain
 
-Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
+
+class ScriptedTurn(msgspec.Struct, frozen=True):
+    """A reply whose calls, or whose answer, are written as the request wants them: as native calls, or as text in the
+    format of the loop."""
+
+    reply: Reply
+    answer: Any = UNSET
+
+
+Said: TypeAlias = str | Reply | ScriptedTurn | Mapping[str, Any]
+Script: TypeAlias = Said | BaseException | Callable[[Think], Said]
+Replies: TypeAlias = Sequence[Script] | Callable[[Think], Said]
+WriteReply: TypeAlias = Callable[[str, Sequence[Call], Any, str, int], str]
+"""Writes calls or an answer as text, for a phase: see `loops.registry.write_reply`."""
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True)
 
@@ -48,20 +62,23 @@ class _ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
 class Scripted:
     """Answer from `replies`: a list for all phases, or a mapping of phases to lists ("" is for the others).
 
-    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the next reply
-    in the list: each attempt at that turn raises the next one, until the reply. Attempts are counted by request, in
-    this process alone.
+    A reply is text or a `Reply`, which is given as it is; an object such as {"calls": [{"name": "refund", "input":
+    {"order": 7}}]} or {"answer": 42}, which fits every loop that makes such a turn; an exception to raise; or a
+    function of the request that returns one of these. A function in place of a list answers every request.
 
-    With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
-    the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
-    is cut at the stop strings, like an endpoint's. `params` are further fields of each request's body.
+    Exceptions belong to the next reply in the list: each attempt at that turn raises the next one, until the reply.
+    Attempts are counted by request, in this process alone. With `by_turn` False the replies of each phase come one
+    after another, whatever the request (one run, not resumed). `sent` counts the attempts.
+
+    `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply is cut at the
+    stop strings, like an endpoint's. `params` are further fields of each request's body.
     `context_tokens` is the size of the context that the model claims to have; 0 for an unknown one. Raises
     `ConfigError` for replies that are not in a list.
     """
 
     def __init__(
         self,
-        replies: Sequence[Script] | Mapping[str, Sequence[Script]],
+        replies: Replies | Mapping[str, Replies],
         *,
         by_turn: bool = True,
         delay: float = 0.0,
@@ -74,7 +91,7 @@ class Scripted:
         context_tokens: int = 0,
     ) -> None:
         by_phase = replies if isinstance(replies, Mapping) else {"": replies}
-        self.scripts = {phase: _list_replies(script) for phase, script in by_phase.items()}
+        self.scripts = {phase: _list_replies(script, phase) for phase, script in by_phase.items()}
         self.by_turn = by_turn
         self.delay = delay
         self.chunk = chunk
@@ -86,8 +103,21 @@ class Scripted:
         self.params = dict(params)
         self.context_tokens = context_tokens
         self.secrets: tuple[str, ...] = ()
-        self.sent = 0
-        self._failed: dict[bytes, int] = {}
+        self._state = _State()
+        self._write: WriteReply | None = None
+
+    __or__ = join_two
+
+    @property
+    def sent(self) -> int:
+        """Return the attempts of this process."""
+        return self._state.sent
+
+    def for_loop(self, write: WriteReply) -> Scripted:
+        """Return the same script for a loop, whose `write` writes calls and answers as text."""
+        made = copy(self)
+        made._write = write
+        return made
 
     def __repr__(self) -> str:
         return f"Scripted({self.spec!r})"
@@ -140,13 +170,16 @@ class Scripted:
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
-        self.sent += 1
+        self._state.sent += 1
         script = self._next(request, think)
         if self.delay:
             await asyncio.sleep(self.delay)
+        if callable(script):
+            script = _read_reply(call_plain(script, think), f"{self.spec}, a function")
         if isinstance(script, BaseException):
             raise script
-        said = call_plain(script, think) if callable(script) else script
+        n = 1 + sum(message.role == "assistant" for message in think.messages)
+        said = self._render(script, think, think.phase, n, is_given=True)
         response = Response(200, _encode_body(said if isinstance(said, Reply) else Reply(said), self.name))
         if on_text is not None:
             reply = self.decode(response, think)
@@ -169,7 +202,7 @@ class Scripted:
     def without(self, ability: str) -> Scripted:
         """Return the same script for an endpoint without an ability."""
         made = copy(self)
-        made.abilities, made.sent, made._failed = self.abilities.without(ability), 0, {}
+        made.abilities, made._state = self.abilities.without(ability), _State()
         return made
 
     def describe(self) -> dict[str, Any]:
@@ -184,27 +217,51 @@ class Scripted:
             "rate": msgspec.to_builtins(self.rate),
         }
 
+    def _render(self, said: Any, think: Think, phase: str, n: int, *, is_given: bool = False) -> Any:
+        """Return a turn as the reply to a request. If the phase cannot take it, it is returned as it is, or raises
+        `ConfigError` if it is the one that `is_given`."""
+        if not isinstance(said, ScriptedTurn):
+            return said
+        reply, answer = said.reply, None if said.answer is UNSET else said.answer
+        if think.tools or self._write is None:
+            shown = answer if isinstance(answer, str | None) else msgspec.json.encode(answer).decode()
+            return structs.replace(reply, text=reply.text if shown is None else shown)
+        try:
+            text = self._write(phase, reply.calls, answer, reply.text, n)
+        except ValueError as why:
+            if not is_given:
+                return said
+            hint = 'Give the replies by phase, such as {"plan": [...], "solve": [...]}, or text.'
+            raise ConfigError(f"{self.spec} has a reply that phase {phase!r} cannot take: {why}.", hint=hint) from None
+        return structs.replace(reply, text=text, calls=())
+
     def _next(self, request: Request, think: Think) -> Script:
-        script = self.scripts.get(think.phase, self.scripts.get("", ()))
+        phase = think.phase if think.phase in self.scripts else ""
+        given = self.scripts.get(phase, ())
+        if callable(given):
+            return given
+        script = [self._render(each, think, think.phase, n) for n, each in enumerate(given, 1)]
         if not self.by_turn:
-            if self.sent > len(script):
+            place = self._state.given[phase] = self._state.given.get(phase, 0) + 1
+            if place > len(script):
                 raise self._script_over(len(script), think)
-            return script[self.sent - 1]
+            return cast(Script, script[place - 1])
         # Where the turns are in the script. Each turn's exceptions come before it.
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
-        others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
+        lists = {name: each for name, each in self.scripts.items() if name != think.phase and not callable(each)}
+        others = [self._render(each, think, name, n) for name, said in lists.items() for n, each in enumerate(said, 1)]
         place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
         if place > len(at):  # the conversation has turns of which the script knows nothing
             raise self._script_over(len(at), think)
         start = at[place - 1] + 1 if place else 0
         end = at[place] if place < len(at) else len(script)
-        failed = self._failed.get(request.body, 0)
+        failed = self._state.failed.get(request.body, 0)
         if start + failed < end:
-            self._failed[request.body] = failed + 1
-            return script[start + failed]
+            self._state.failed[request.body] = failed + 1
+            return cast(Script, script[start + failed])
         if place >= len(at):
             raise self._script_over(len(at), think)
-        return script[end]
+        return cast(Script, script[end])
 
     def _script_over(self, count: int, think: Think) -> ModelError:
         return BadRequest(
@@ -214,10 +271,19 @@ class Scripted:
         )
 
 
-def _holds_calls(scripts: Mapping[str, Sequence[Script]]) -> bool:
+class _State(msgspec.Struct):
+    """What a script has given: the attempts, the failed ones by request, the replies by phase."""
+
+    sent: int = 0
+    failed: dict[bytes, int] = {}
+    given: dict[str, int] = {}
+
+
+def _holds_calls(scripts: Mapping[str, Any]) -> bool:
     """Return whether a script has native calls, or functions, which may make some."""
-    replies = [reply for each in scripts.values() for reply in each]
-    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in replies)
+    replies = [reply for each in scripts.values() for reply in ((each,) if callable(each) else each)]
+    made = [reply.reply if isinstance(reply, ScriptedTurn) else reply for reply in replies]
+    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in made)
 
 
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
@@ -296,10 +362,13 @@ def _arguments(call: Call) -> str:
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
 
 
-def _list_replies(given: object) -> tuple[Script, ...]:
-    """Return the replies of a phase as a tuple. Raises `ConfigError` if they are not a list."""
+def _list_replies(given: Any, phase: str) -> tuple[Any, ...] | Callable[[Think], Said]:
+    """Return the replies of a phase as a tuple, or its function. Raises `ConfigError` for what is no reply."""
+    if callable(given):
+        return cast(Callable[[Think], Said], given)
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        return tuple(given)
+        where = f"Scripted{f', phase {phase}' if phase else ''}, reply "
+        return tuple(_read_reply(each, f"{where}{i}") for i, each in enumerate(given, 1))
     raise ConfigError(
         f"The replies of a scripted model are {repr_short(given)}.",
         hint='Give a list of replies, such as ["Final Answer: 4"].',
@@ -313,17 +382,40 @@ def _read_script(value: Any, where: str) -> list[Script]:
 
 
 def _read_reply(item: Any, where: str) -> Script:
-    if isinstance(item, str):
-        return item
+    if isinstance(item, str | Reply | ScriptedTurn | BaseException) or callable(item):
+        return cast(Script, item)
     if not isinstance(item, dict):
-        raise ConfigError(f"{where} should be text or an object, not {item!r}.")
+        raise ConfigError(f"{where} should be text or an object, not {repr_short(item)}.")
     if "error" in item:
         kind = getattr(errors, str(item["error"]), None)
         if not (isinstance(kind, type) and issubclass(kind, ModelError)):
             raise ConfigError(f"{where}: {item['error']!r} is not a model error.", hint="Such as RateLimited.")
         message = str(item.get("message", f"scripted {item['error']}"))
         return kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
+    given = {_CHAT_KEYS.get(key, key): value for key, value in item.items() if key != "role"}
+    answer = given.pop("answer", UNSET)
+    for key in given:
+        if key not in Reply.__struct_fields__:
+            raise ConfigError(f"{where} has a key {key!r}.", hint=f"There are: {_KEYS}.")
+    if not given and answer is UNSET:
+        raise ConfigError(f"{where} is empty.", hint='Give {"text": ""} for a reply without text.')
     try:
-        return msgspec.convert({"text": "", **item}, Reply)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where} is not a reply: {error}.") from None
+        given["calls"] = [_read_call(each) for each in given.get("calls") or ()]
+        reply = msgspec.convert({**given, "text": given.get("text") or ""}, Reply)
+    except (msgspec.ValidationError, msgspec.DecodeError, TypeError, KeyError) as error:
+        hint = 'A call is {"name": TOOL, "input": {...}}.'
+        raise ConfigError(f"{where} is not a reply: {error}.", hint=hint) from None
+    return ScriptedTurn(reply, answer) if reply.calls or answer is not UNSET else reply
+
+
+_CHAT_KEYS = {"content": "text", "tool_calls": "calls", "reasoning_content": "reasoning"}
+_KEYS = "text, calls, answer, finish, usage, reasoning, error"
+
+
+def _read_call(given: Any) -> dict[str, Any]:
+    """Return a call of a script, also in the form of chat completions, as the fields of a `Call`."""
+    call = {**given, **given.get("function", {})}
+    found = call.get("input", call.get("arguments"))
+    if "input" not in call and isinstance(found, str):  # chat completions send the input as a text of JSON
+        found = msgspec.json.decode(found)
+    return {"tool": call["tool"] if "tool" in call else call["name"], "input": found, "id": call.get("id", "")}

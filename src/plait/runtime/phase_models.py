@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from msgspec import convert, structs
 
-from plait.core import Think
+from plait.core import Loop, Think
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.loops.escape import without_tokens
+from plait.loops.registry import write_reply
 from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import read_rejections, without_rejected
@@ -26,8 +28,12 @@ class Phases:
     be used stays left for the rest of the run, in all phases.
     """
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
-        self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
+    def __init__(self, models: Mapping[str, Model], loop: Loop | None = None) -> None:
+        """`loop` writes the calls and answers of scripted models as text."""
+        self._models: dict[str, tuple[Model, ...]] = {
+            phase: members_of(model) if loop is None else tuple(_fit_to_loop(each, loop) for each in members_of(model))
+            for phase, model in models.items()
+        }
         self._left: set[str] = set()
         self._now: dict[str, Model] = {}
         """The model of each phase, until one is left or loses an ability."""
@@ -96,6 +102,11 @@ class Phases:
     def spec(self, phase: str) -> str:
         """Return a phase's model as the user wrote it, with its fallback models."""
         return join_models(self._members(phase)).spec
+
+
+def _fit_to_loop(model: Model, loop: Loop) -> Model:
+    fit = getattr(type(model), "for_loop", None)  # of its own class: a model that wraps a scripted one stays
+    return model if fit is None else cast(Model, fit(model, partial(write_reply, loop)))
 
 
 def models_of_run(

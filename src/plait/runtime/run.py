@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, cast
 
 from msgspec import Struct, convert, structs
 
-from plait.core import Event, Exchange, Loop, Outcome, Status, Usage, Waiting
+from plait.core import Event, Exchange, Loop, Observation, Outcome, Status, Usage, Waiting
 from plait.core.errors import ConfigError, JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
@@ -24,6 +24,21 @@ from plait.runtime.recorded_events import make_events
 from plait.runtime.run_files import RunFile, read_files
 from plait.runtime.spent import Spent, spent_in
 from plait.tools.call_context import call_services
+
+
+class CallOfRun(Struct, frozen=True):
+    """A tool call of a run, for tests: the `input` as the tool got it, by parameter name, and the `result`, a JSON
+    value or text. `status` is "ok", the kind of error ("raised", "refused", "timeout" ...), or "open" without a result.
+    `text` is what the model was shown. `run` made the call in `step`.
+    """
+
+    tool: str
+    input: Any
+    result: Any
+    status: str
+    text: str
+    step: int
+    run: str
 
 
 class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -177,6 +192,22 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     def events(self) -> list[Event]:
         """Return the run's events as a listener would have received them, each text in one piece."""
         return make_events(self.timeline, self.loop_object, self.answer)
+
+    def calls_of(self, tool: str = "", *, children: bool = False) -> tuple[CallOfRun, ...]:
+        """Return the calls of a tool, or of all tools, in the order in which the run asked for them.
+
+        `children`: the calls of child runs follow. Raises `JournalError` if the record cannot be read.
+        """
+        found = []
+        for each in self.timeline.tool_calls:
+            if tool in ("", each.call.tool):
+                seen, made = each.seen or Observation(""), each.observation
+                result = seen.text if seen.value is None else seen.value
+                status = seen.trouble or ("ok" if made is not None else "open")
+                found.append(CallOfRun(each.call.tool, each.call.input, result, status, seen.text, each.step, self.id))
+        for child in self.children if children else ():
+            found += child.calls_of(tool, children=True)
+        return tuple(found)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:

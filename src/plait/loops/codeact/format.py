@@ -15,12 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from plait.core import Call, ToolSpec
 from plait.loops import gbnf
 from plait.loops.codeact.blocks import PYTHON, is_python, plain_code
-from plait.loops.codeact.labels import FENCE, IN_CODE, WORDS
+from plait.loops.codeact.labels import FENCE, IN_CODE, STOP, WORDS
 from plait.loops.codeact.reader import TurnReader
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.format import CODE, Codec, Parts, Turn, TurnCodec
@@ -144,6 +144,17 @@ class CodeFormat(TurnCodec):
             raise ValueError("This code would not be read back as it is.")
         fence = "`" * max([3, *(len(match[1]) + 1 for match in _RUN.finditer(code))])
         return f"{head}ACTION {n}:\n{fence}python\n{code}\n{fence}"
+
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        lines = []
+        for call in calls:
+            given = [] if call.input is None else call.input if isinstance(call.input, list) else [call.input]
+            words = [f"{key}={value!r}" for key, value in call.input.items()] if isinstance(call.input, dict) else None
+            lines.append(f"print({call.tool}({', '.join(map(repr, given) if words is None else words)}))")
+        return self.write(Turn(thought, code_call("\n".join(lines))), n)
+
+    def write_answer(self, answer: Any, n: int = 1) -> str:
+        return self.write(Turn(call=code_call(f"{STOP}({answer!r})")), n)
 
     def _answer(self, turn: Turn) -> str:
         answer = WORDS.guard(turn.answer.strip()) if turn.answered and isinstance(turn.answer, str) else ""

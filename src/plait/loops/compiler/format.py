@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from plait.core import JSON, Plan, Step, ToolSpec
+from plait.core import JSON, Call, Plan, Step, ToolSpec
 from plait.core.arguments import KEYWORD, parameter_names
 from plait.loops import gbnf
 from plait.loops.call_escape import escape_calls
@@ -90,6 +90,9 @@ class NumberedCalls(Codec[Read]):
 
     def write(self, reading: Read | Plan, n: int = 1) -> str:
         return _write(reading if isinstance(reading, Plan) else reading[0], self.call)
+
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        return self.write(Plan(tuple(Step(str(i), call.tool, call.input) for i, call in enumerate(calls, 1))))
 
     def show(self, plan: Plan) -> str:
         """Return a plan's text for people and prompts: as `write` if possible, else an approximation."""

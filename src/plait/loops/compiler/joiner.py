@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
 from plait.core import PieceKind, ToolSpec
 from plait.loops import gbnf
 from plait.loops.escape import LabelGuard
-from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable
+from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_value
 from plait.loops.label_scan import cut, repair_remark, replace_halves
 
 SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."
@@ -127,6 +127,9 @@ class Joiner(Codec[Verdict]):
             raise ValueError("A decision that says nothing can't be written.")
         head = f"Thought: {_guard(verdict.thought.strip())}\n" if verdict.thought.strip() else ""
         return f"{head}{verdict.kind.title()}: {_guard(said)}"
+
+    def write_answer(self, answer: Any, n: int = 1) -> str:
+        return self.write(Verdict("finish", show_value(answer)))
 
     def grammar(self, tools: Sequence[ToolSpec] = (), n: int = 1, *, opened: bool = False) -> str:
         """Return GBNF of what `write` makes, each part on one line."""

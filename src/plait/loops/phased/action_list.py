@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from plait.core import JSON, Step, ToolSpec
+from plait.core import JSON, Call, Step, ToolSpec
 from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.format import Codec, Remark, Stream
 from plait.loops.phased.reader import BASIC as BASIC
@@ -76,6 +76,9 @@ class ActionList(Codec[Actions]):
         steps = reading.steps if isinstance(reading, Actions) else reading
         entries = [OBJECT.fill(step.tool, step.input or [], step.why) for step in steps]
         return json.dumps(entries, ensure_ascii=False)
+
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        return self.write([Step(str(i), call.tool, call.input, thought) for i, call in enumerate(calls, 1)])
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a

@@ -160,6 +160,9 @@ class CallObjects(Codec[CallsTurn]):
         lines = [write_json(each, "The arguments") for each in objects]
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
+    def write_calls(self, calls: Sequence[Call], thought: str = "", n: int = 1) -> str:
+        return self.show_turn(CallsTurn(thought, tuple(calls)))
+
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """Return JSON Schema of one call, or of the answer as a call."""
         return _OBJECT.schema((*(tool.name for tool in tools), ANSWER_NAMES[0]), {})

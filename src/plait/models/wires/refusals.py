@@ -201,7 +201,7 @@ class _Refusal(Struct, frozen=True):
 def _as_account_error(refusal: _Refusal) -> ModelError | None:
     """The account has no credit, or its key is refused."""
     status, target = refusal.status, refusal.target
-    key = target.key_env or "the environment"
+    of_key = f" in {target.key_env}" if target.key_env else " of the endpoint"
     if status == 402 and refusal.limits_budget:
         return _as_rate_limit(refusal)
     # Google says "current quota" of the limit of a minute, too; then it says how long to wait.
@@ -212,12 +212,13 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
             f"{refusal.where} says that the account has no credit left{refusal.message_end}", hint=hint
         )
     if status == 401 or (status == 400 and (refusal.says(_BAD_KEY) or _BAD_KEY.search(str(refusal.error)))):
-        hint = f"Check the key in {key}."
+        hint = f"Check the key{of_key}."
         if not target.secrets:
-            hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
+            hint = "No key was sent; set key or key_env of the endpoint."
+            hint = f"No key was sent; set {target.key_env} in the environment." if target.key_env else hint
         return AuthenticationError(f"{refusal.where} refused the key ({status}){refusal.message_end}", hint=hint)
     if status == 403 and not refusal.says(_FILTERED) and find_overflow(refusal.said, refusal.error) is None:
-        hint = f"Check what the key in {key} may use: its permissions, the model, your region."
+        hint = f"Check what the key{of_key} may use: its permissions, the model, your region."
         return AuthenticationError(f"{refusal.where} refused access (403){refusal.message_end}", hint=hint)
     return None
 

@@ -17,6 +17,7 @@ from plait.core import JSON, Artifact, Attachment, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
+from plait.models.real_models import RealModelForbidden
 from plait.runtime.background import is_cancelled, wait_to_end
 from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.calls.tool_prints import collecting
@@ -108,7 +109,7 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
         return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
     except BaseException as why:
-        if _is_cancellation(why) or isinstance(why, ChildWaits):
+        if _is_cancellation(why) or isinstance(why, ChildWaits | RealModelForbidden):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         made = Observation(_describe_error(why), trouble)

@@ -1,0 +1,138 @@
+"""A script of calls and answers fits every loop; a function of the request answers, too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core import Call, Reply
+from plait.core.errors import ConfigError
+
+WEATHER = {"calls": [{"name": "weather", "input": {"city": 'Lyon "é"'}}]}
+CHAT = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": json.dumps({"city": 'Lyon "é"'})}}
+    ],
+}
+PLANNERS: dict[str, Any] = {
+    "rewoo": {"plan": [WEATHER], "solve": [{"answer": "It is sunny."}]},
+    "compiler": {"plan": [WEATHER], "join": [{"answer": "It is sunny."}]},
+    "phased": {"reason": ["I look."], "react": [WEATHER], "reply": [{"answer": "It is sunny."}]},
+}
+
+
+@plait.tool(read_only=True)
+def weather(city: str) -> str:
+    """Return the weather."""
+    return f"sunny in {city}"
+
+
+def run(loop: Any, replies: Any, **more: Any) -> plait.Run[Any]:
+    agent = plait.Agent(loop, model=plait.Scripted(replies), tools=[weather], journal=False, **more)
+    return agent.run("Weather in Lyon?")
+
+
+TURNS = ["react", "json", "codeact", "tool_calling", *(plait.ReAct(dialect=each) for each in ("lines", "numbered"))]
+TURNS += [plait.ReAct(transcript="user"), plait.ReAct(transcript="completion"), plait.JsonReAct(transcript="user")]
+
+
+@pytest.mark.parametrize("loop", TURNS, ids=str)
+@pytest.mark.parametrize("call", [WEATHER, CHAT], ids=["own", "chat"])
+def test_one_script_works_for_every_loop_of_turns(loop: Any, call: dict[str, Any]) -> None:
+    found = run(loop, [{**call, "text": "I look."} if "calls" in call else call, {"answer": "It is sunny."}])
+    assert (found.status, found.answer, found.reason) == ("answered", "It is sunny.", None)
+    assert [each.input for each in found.calls_of("weather")] == [{"city": 'Lyon "é"'}]
+
+
+@pytest.mark.parametrize("loop", PLANNERS)
+def test_planners_take_calls_and_answers_by_phase(loop: str) -> None:
+    found = run(loop, PLANNERS[loop])
+    assert (found.status, found.answer, found.reason) == ("answered", "It is sunny.", None)
+    assert [(each.input, each.status) for each in found.calls_of("weather")] == [({"city": 'Lyon "é"'}, "ok")]
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "codeact", "tool_calling", "phased", "rewoo", "compiler"])
+def test_a_typed_answer_is_written_for_every_loop(loop: str) -> None:
+    replies: Any = [WEATHER, {"answer": {"city": "Lyon", "sun": True}}]
+    if loop in PLANNERS:
+        replies = {phase: list(said) for phase, said in PLANNERS[loop].items()}
+        replies[[*replies][-1]] = [{"answer": {"city": "Lyon", "sun": True}}]
+    schema = {"type": "object", "properties": {"city": {"type": "string"}, "sun": {"type": "boolean"}}}
+    found = run(loop, replies, output=schema)
+    assert (found.status, found.output) == ("answered", {"city": "Lyon", "sun": True}), found.reason
+
+
+def test_the_same_dictionaries_stand_in_a_file(tmp_path: Any) -> None:
+    file = tmp_path / "replies.json"
+    file.write_text(json.dumps([WEATHER, {"answer": "sunny"}]))
+    for loop in ("react", "tool_calling"):
+        agent = plait.Agent(loop, model=f"scripted:{file}", tools=[weather], journal=False)
+        assert agent.run("q").answer == "sunny"
+
+
+def test_a_function_of_the_request_answers_every_request() -> None:
+    def reply(request: Any) -> Any:
+        return WEATHER if len(request.messages) < 3 else {"answer": "sunny"}
+
+    for loop in ("react", "tool_calling", "json"):
+        assert run(loop, reply).answer == "sunny"
+    assert run("tool_calling", {"act": lambda request: "Hello"}).answer == "Hello"
+
+    failing = run("tool_calling", lambda request: {"error": "BadRequest", "message": "No."})
+    assert failing.status == "crashed" and failing.reason == "No."
+
+    async def wrong(request: Any) -> str:
+        return "x"
+
+    found = run("tool_calling", wrong)
+    assert found.status == "crashed" and "awaitable" in str(found.reason)
+
+
+def test_replies_and_texts_stay_as_they_are() -> None:
+    given = Reply("", calls=(Call("weather", {"city": "Nice"}),))
+    assert run("tool_calling", [given, "sunny"]).calls_of()[0].input == {"city": "Nice"}
+    assert run("react", ["Final Answer: {}"]).answer == "{}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ({}, "is empty"),
+        ({"cals": []}, "has a key 'cals'"),
+        ({"calls": [{"input": {}}]}, "is not a reply"),
+        ({"calls": ["weather"]}, "is not a reply"),
+        ({"tool_calls": [{"function": {"name": "w", "arguments": "{no"}}]}, "is not a reply"),
+        (7, "should be text or an object"),
+    ],
+)
+def test_a_wrong_reply_is_an_error_and_not_an_empty_one(reply: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        plait.Scripted([reply])
+
+
+def test_calls_that_a_phase_cannot_take_are_an_error() -> None:
+    both = {"calls": [*WEATHER["calls"], *WEATHER["calls"]]}
+    assert "makes one call" in str(run("react", [both]).reason)
+    assert "makes no calls" in str(run("phased", {"reason": [WEATHER]}).reason)
+
+
+def test_a_script_is_shared_and_counts_its_attempts() -> None:
+    model = plait.Scripted([WEATHER, {"answer": "sunny"}])
+    for loop in ("react", "tool_calling", "json"):
+        assert plait.Agent(loop, model=model, tools=[weather], journal=False).run("q").answer == "sunny"
+    assert model.sent == 6
+
+
+def test_each_phase_has_its_own_order_without_turns() -> None:
+    replies = {"plan": ["Plan: x\n#E1 = weather[Lyon]"], "solve": ["one"]}
+    assert (
+        plait.Agent("rewoo", model=plait.Scripted(replies, by_turn=False), tools=[weather], journal=False)
+        .run("q")
+        .answer
+        == "one"
+    )
