@@ -63,7 +63,7 @@ OBJECTS: dict[str, Any] = {
     "system": "You are brief.",
     "instructions": "Be brief.",
     "output": {"type": "object", "properties": {"city": {"type": "string"}}},
-    "history": plait.History(turns=2, embedder="openai:small"),
+    "history": plait.History(share=0.5, embedder="openai:small"),
 }
 FLAGS = [each for each in OPTIONS if each.flag]
 KEYS = [each for each in OPTIONS if each.file_key]
@@ -218,6 +218,6 @@ def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
 
 
 def test_the_stored_history_is_that_of_a_pickled_agent() -> None:
-    agent = plait.Agent("react", history=plait.History(turns=2, chars=int("6000")), journal=False)
+    agent = plait.Agent("react", history=plait.History(share=0.5, embedder="".join(("lo", "cal"))), journal=False)
     for each in (agent, pickle.loads(pickle.dumps(agent))):
-        assert record_settings(each)["history"] == {"turns": 2}
+        assert record_settings(each)["history"] == {"share": 0.5}

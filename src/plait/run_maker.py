@@ -28,6 +28,7 @@ from plait.runtime.conversations.attachments import (
     AttachedFiles,
     UserQuestion,
     check_acceptance,
+    is_accepted,
     restore_files,
     split_question,
 )
@@ -98,17 +99,27 @@ class RunMaker:
         await parts.load_tools()
         await parts.check_sandbox(parts.agent.sandbox)
         conversation = None
+        if session is not None or history is not None:
+            room = parts.agent.history.find_room(Phases(parts.models).context_tokens)
+            observation_chars = parts.agent.limits.observation_chars
         if session is not None:
             store = parts.require_store()
             await require_answered(session, store)
             if history is None:
-                has_tools = bool(parts.toolset) or traits_of(parts.loop).searches_history
-                conversation = await open_conversation(session, store, parts.agent.history, has_tools=has_tools)
+                always = traits_of(parts.loop).searches_history
+                conversation = await open_conversation(session, store, room, observation_chars, always_searched=always)
         if history is not None:
-            conversation = continue_conversation(session, parts.agent.history, history)
+            conversation = continue_conversation(session, room, observation_chars, history)
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None
+        contents = {**(conversation.contents if conversation is not None else {}), **files.contents}
         run_spec = await self.make_run_spec(
-            question, on_wait, deps, conversation=conversation, shown=shown, now=now, files=files
+            question,
+            on_wait,
+            deps,
+            conversation=conversation,
+            shown=shown,
+            now=now,
+            files=msgspec.structs.replace(files, contents=contents),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = parts.make_head(question, run_spec, conversation)
@@ -136,7 +147,9 @@ class RunMaker:
         models = agent._access.resolve_all(parts.given_models, agent.settings, False)
         start = await self._start_recorded(head, models, None, None, replay=True)
         if start.conversation is not None:
-            conversation = await change_history(start.conversation, head, agent.history, parts.store)
+            conversation = await change_history(
+                start.conversation, head, agent.history, agent.limits.observation_chars, parts.store
+            )
             start = replace(start, conversation=conversation)
         if isinstance(agent.instructions, str):
             start = replace(start, instructions=render_instructions(agent.instructions, None))
@@ -223,7 +236,7 @@ class RunMaker:
             recorded_conversation(head),
             shown_by(head),
             head.settings.get("now"),
-            await restore_files(head, store or parts.require_store()) if head.attachments else NO_FILES,
+            await restore_files(head, store or parts.require_store()) if head.files else NO_FILES,
             head.settings.get("context_tokens", 0),
             read_outside(head.settings),
         )
@@ -269,7 +282,11 @@ class RunMaker:
         return RunSpec(
             agent=agent,
             loop=parts.loop,
-            task=start.files.make_task(start.question, conversation.history if conversation is not None else ()),
+            task=start.files.make_task(
+                start.question,
+                conversation.history if conversation is not None else (),
+                lambda file: is_accepted(file, parts.loop, phases),
+            ),
             contents=start.files.contents,
             context=context,
             tools=tools.for_run(),

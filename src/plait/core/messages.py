@@ -54,11 +54,15 @@ class PastCall(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True, omit_defaults=True):
-    """One turn of a conversation: the user's question, the reply that the user saw, and the tool calls between."""
+    """One turn of a conversation: the user's question, the reply that the user saw, and the tool calls between.
+
+    `attachments` are its files, whose names stand in its texts.
+    """
 
     question: str
     answer: str
     calls: tuple[PastCall, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 def system(content: str) -> Message:

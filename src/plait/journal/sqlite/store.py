@@ -126,7 +126,7 @@ class SqliteStore:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
         stored = [
             (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
-            for each in head.attachments
+            for each in head.files
             if each.digest in contents
         ]
 
@@ -281,7 +281,7 @@ class SqliteStore:
                     raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
                 family = [(n, row.head.run), *queries.descendants(connection, row.head.run)]
                 heads = [queries.find_run(connection, name, self.path)[1].head for _, name in family]
-                attached = [each for head in heads for each in head.attachments]
+                attached = [each for head in heads for each in head.files]
                 for each, name in family:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, structs
 
-from plait.core import LimitNear, Stopped, Waiting
+from plait.core import Exchange, File, LimitNear, Stopped, Waiting
+from plait.core.attachments import with_names
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import sentence, shorten
 from plait.journal.entries import Question, say_refused
@@ -32,6 +33,7 @@ from plait.runtime.calls.call_services import BudgetSpent
 from plait.runtime.calls.context import Context
 from plait.runtime.calls.make_call import ChildWaits
 from plait.runtime.conversations.attachments import UserQuestion, split_question
+from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
@@ -44,12 +46,21 @@ from plait.tools import Tool, tool
 if TYPE_CHECKING:
     from plait.runtime.calls.call_services import ToolServices
 
+PASSED_ON = "(passed on to another agent)"
+"""Stands for the answer to the question of a run, in the conversation that its child run sees."""
+
 
 class ChildMaker(Protocol):
     """Prepares the runs of an agent."""
 
     async def prepare_run(
-        self, asked: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
+        self,
+        asked: UserQuestion,
+        session: None,
+        on_wait: OnWait | None,
+        history: GivenTurns | None,
+        now: None,
+        deps: Any,
     ) -> tuple[RunSpec, RunHead]: ...
 
     async def prepare_resume(
@@ -73,9 +84,10 @@ class ChildAgent(Protocol[OutputT]):
 
 
 async def perform_child(
-    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, name: str
+    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, name: str, history: bool
 ) -> Run[OutputT]:
     """Run an agent as a child of a tool call, and return its run. `name` tells it from the other children of the call.
+    `history`: it sees the conversation of the run.
 
     Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
     """
@@ -86,7 +98,7 @@ async def perform_child(
     found = engine.journal.find(key)
     # A fork has the child runs of the run that it comes from.
     id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
-    effect = StartChild(agent, question, id, deps)
+    effect = StartChild(agent, question, id, deps, history)
     entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
     performer = RunChild(services)
     try:
@@ -146,7 +158,8 @@ class RunChild(BasePerformer):
         agent, on_wait = start.agent, engine.run_spec.on_wait
         log: RunLog
         if row is None:
-            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, None, None, start.deps)
+            history = self._pass_conversation() if start.history else None
+            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, history, None, start.deps)
             settings = head.settings
             if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
                 settings = {**settings, "guards": carried}
@@ -175,6 +188,20 @@ class RunChild(BasePerformer):
             totals = (await engine.store.find_run(run.id)).totals
         return ChildEnd(run.outcome.status, totals), None
 
+    def _pass_conversation(self) -> GivenTurns:
+        """Return what the run has seen of its conversation, and its question. The guards pass on what is from outside.
+
+        The head of the child stores it, so a resume does not ask for it again.
+        """
+        run_spec, task = self.engine.run_spec, self.engine.run_spec.task
+        texts = [File("text/plain", text.encode(), name) for name, text in task.texts]
+        contents = {**run_spec.contents, **{file.attachment.digest: file.data for file in texts}}
+        earlier = [file for turn in task.history for file in turn.attachments]
+        found = (*task.attachments, *(file.attachment for file in texts))
+        files = tuple(file for file in found if file not in earlier)
+        now = Exchange(with_names(task.question, files), PASSED_ON, attachments=files)
+        return GivenTurns((*task.history, now), True, contents)
+
     async def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
         """Return the run of a child that has ended before. Raises `UnknownRun` if the journal no longer has it."""
         engine = self.engine
@@ -195,7 +222,7 @@ def _derive_id(run: str, key: str) -> str:
     return f"{run.rpartition('-')[0]}-{digest[:12]}"
 
 
-def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool) -> Tool:
+def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool, history: bool) -> Tool:
     """Make the tool that runs an agent as a child. See `Agent.as_tool`."""
     for field, given in (("name", name), ("description", description)):
         if not isinstance(given, str):
@@ -207,7 +234,7 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
         Args:
             question: the whole task; the agent sees nothing else
         """
-        run = await ctx.arun(agent, question)
+        run = await ctx.arun(agent, question, history=history)
         if run.answer is None:
             raise ToolError(f"The agent gave no answer: {run.status}. {run.reason or ''}".strip())
         if isinstance(run.outcome, Stopped) and ctx.services is not None:
@@ -217,6 +244,9 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     # The run that calls the tool must have the dependencies of this agent. The tool changes nothing by itself:
     # the calls of the child have records and approvals of their own.
     run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
-    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off)  # type: ignore[attr-defined]
+    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history)  # type: ignore[attr-defined]
+    if history and run_agent.__doc__:
+        seen = "the task; the agent also sees this conversation"
+        run_agent.__doc__ = run_agent.__doc__.replace("the whole task; the agent sees nothing else", seen)
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)
