@@ -13,7 +13,7 @@ import secrets
 import stat
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -36,6 +36,7 @@ SECONDS = 20.0
 SHOWN = 20_000
 """Maximum number of characters of a file that are shown at once."""
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,16 +83,16 @@ class Folder(Struct, frozen=True, weakref=True):
                 return found
         raise ToolError(f"The folder {self.root} is gone, or another one is there now.", hint="Ask the user.")
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return the content of a regular file of at most `MAX_BYTES`. Raises `ToolError`."""
+    def read_bytes(self, path: str, most: int = MAX_BYTES) -> bytes:
+        """Return the content of a regular file of at most `most` bytes. Raises `ToolError`."""
         parts = split_path(path)
         with self._open_parent(parts) as parent, _explain(path):
             _check_kind(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False), path)
             with open_file(parts[-1], os.O_NONBLOCK | os.O_NOCTTY | _NO_LINK, parent) as opened:
                 _check_kind(os.fstat(opened.fileno()), path)
-                content = opened.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ToolError(f"{path} has more than {MAX_BYTES:,} bytes.", hint="Only smaller files can be used.")
+                content = opened.read(most + 1)
+        if len(content) > most:
+            raise ToolError(f"{path} has more than {most:,} bytes.", hint="Only smaller files can be used.")
         return content
 
     def read_text(self, path: str) -> str:
@@ -207,17 +208,21 @@ def split_path(path: str) -> list[str]:
     return parts
 
 
-def show_lines(path: str, text: str, first: int, count: int) -> str:
-    """Return lines of a file below a line that says which. Raises `ToolError` if the file has fewer."""
-    lines = text.splitlines(keepends=True)
+def show_lines(path: str, text: str, first: int, count: int, label: Callable[[int], str] = lambda line: "") -> str:
+    """Return lines of a file below a line that says which. `label` returns what stands before a line, by its number.
+
+    Lines end as editors end them. Raises `ToolError` if the file has fewer.
+    """
+    lines = _LINE.findall(text)
     if first > max(len(lines), 1):
         raise ToolError(f"{path} has {len(lines):,} lines; there is no line {first:,}.")
     shown: list[str] = []
     used = 0
-    for line in lines[first - 1 : first - 1 + count]:
+    for number, line in enumerate(lines[first - 1 : first - 1 + count], first):
         if shown and used + len(line) > SHOWN:
             break
-        shown.append(line if len(line) <= SHOWN else f"{line[:SHOWN]} [{len(line) - SHOWN:,} more characters]\n")
+        line_text = line if len(line) <= SHOWN else f"{line[:SHOWN]} [{len(line) - SHOWN:,} more characters]\n"
+        shown.append(label(number) + line_text)
         used += len(line)
     last = first - 1 + len(shown)
     more = f" Next: line {last + 1}." if last < len(lines) else ""
