@@ -165,7 +165,8 @@ def make_pdf(*pages: str, trailer: str = "") -> bytes:
     return made + f"{end}\nstartxref\n{len(made)}\n%%EOF".encode()
 
 
-LOCKED = f"/ID [<{'00' * 16}> <{'00' * 16}>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'11' * 32}> /U <{'22' * 32}> >>"
+KEYS = f"/O <{'11' * 32}> /U <{'22' * 32}>"
+LOCKED = f"/ID [<{'00' * 16}> <{'00' * 16}>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 {KEYS} >>"
 
 
 async def test_a_pdf_is_found_with_page_and_lines_and_read_from_there(place: Path, tools: tuple[Tool, ...]) -> None:

@@ -101,25 +101,19 @@ class RunMaker:
         conversation = None
         if session is not None or history is not None:
             room = parts.agent.history.find_room(Phases(parts.models).context_tokens)
-            observation_chars = parts.agent.limits.observation_chars
         if session is not None:
             store = parts.require_store()
             await require_answered(session, store)
             if history is None:
                 always = traits_of(parts.loop).searches_history
-                conversation = await open_conversation(session, store, room, observation_chars, always_searched=always)
+                conversation = await open_conversation(session, store, room, always_searched=always)
         if history is not None:
-            conversation = continue_conversation(session, room, observation_chars, history)
+            conversation = continue_conversation(session, room, history)
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None
-        contents = {**(conversation.contents if conversation is not None else {}), **files.contents}
+        if conversation is not None:
+            files = msgspec.structs.replace(files, contents={**conversation.contents, **files.contents})
         run_spec = await self.make_run_spec(
-            question,
-            on_wait,
-            deps,
-            conversation=conversation,
-            shown=shown,
-            now=now,
-            files=msgspec.structs.replace(files, contents=contents),
+            question, on_wait, deps, conversation=conversation, shown=shown, now=now, files=files
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = parts.make_head(question, run_spec, conversation)
@@ -147,9 +141,7 @@ class RunMaker:
         models = agent._access.resolve_all(parts.given_models, agent.settings, False)
         start = await self._start_recorded(head, models, None, None, replay=True)
         if start.conversation is not None:
-            conversation = await change_history(
-                start.conversation, head, agent.history, agent.limits.observation_chars, parts.store
-            )
+            conversation = await change_history(start.conversation, head, agent.history, parts.store)
             start = replace(start, conversation=conversation)
         if isinstance(agent.instructions, str):
             start = replace(start, instructions=render_instructions(agent.instructions, None))

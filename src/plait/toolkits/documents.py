@@ -43,8 +43,8 @@ _Read: TypeAlias = tuple[tuple[int, ...], list[Passage], tuple[int, ...], str]
 def docs(folder: str | Path) -> tuple[Tool, ...]:
     """Makes the tools `search_docs` and `read_doc` over the texts, Markdown, HTML, CSV, JSON and PDF files of a folder.
 
-    PDF needs the extra `pdf`. The first search makes the index; later ones update it if files have changed. Vectors are stored on disk. Without
-    the extra `search`, the search is by keyword only, and its results say so.
+    PDF needs the extra `pdf`. The first search makes the index; later ones update it if files have changed. Vectors are
+    stored on disk. Without the extra `search`, the search is by keyword only, and its results say so.
     """
     library = _Library(Folder.open(folder, "docs"))
 

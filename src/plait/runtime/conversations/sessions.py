@@ -43,6 +43,8 @@ UNKNOWN_CONTEXT = 32_000
 """Tokens of a model's context if its size is not known."""
 NO_QUESTION, NO_ANSWER = "(nothing was asked yet)", "(no answer)"
 """Stand for a question or an answer that is missing in the turns that the caller passed."""
+RESULT_CHARS = 8000
+"""Maximum number of characters of a result of an earlier turn."""
 _SMALLEST_PART = 400
 """Bytes of a shortened turn, at least."""
 _LEAST_TURN = 16
@@ -99,14 +101,12 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
         return int(self.share * (context_tokens or UNKNOWN_CONTEXT) / TOKENS_A_BYTE)
 
 
-def fit_turns(
-    turns: Sequence[SessionTurn], room: int, observation_chars: int | None = None
-) -> tuple[tuple[Exchange, ...], bool]:
+def fit_turns(turns: Sequence[SessionTurn], room: int) -> tuple[tuple[Exchange, ...], bool]:
     """Return the turns to show in `room` bytes, oldest first, and whether anything of the conversation is hidden.
 
-    Questions and answers come first, then files, then results of calls: the newest of each that fit. A result takes at
-    most `observation_chars`. Turns without an answer are left out. What is hidden grows in steps of several turns, so
-    that a longer conversation begins with the same text, which a server's cache knows.
+    Questions and answers come first, then files, then results of calls: the newest of each that fit. Turns without an
+    answer are left out. What is hidden grows in steps of several turns, so that a longer conversation begins with the
+    same text, which a server's cache knows.
     """
     said = [turn for turn in turns if turn.answer is not None]
     sizes = [_count_bytes(turn.question) + _count_bytes(turn.answer or "") for turn in said]
@@ -126,7 +126,7 @@ def fit_turns(
         if files and (size := int(sum(file.tokens for file in files) / TOKENS_A_BYTE)) <= left:
             shown[i] = structs.replace(shown[i], attachments=files)
             left -= size
-    for longest in (observation_chars or room, max(min(observation_chars or room, room // 4), 0)):
+    for longest in (RESULT_CHARS, min(RESULT_CHARS, room // 4)):
         calls = [
             [structs.replace(call, result=shorten(call.result, longest)[0]) for call in turn.calls] for turn in said
         ]
@@ -212,13 +212,7 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
 
 
 async def open_conversation(
-    session: str,
-    store: Store,
-    room: int,
-    observation_chars: int,
-    before: str | None = None,
-    *,
-    always_searched: bool = False,
+    session: str, store: Store, room: int, before: str | None = None, *, always_searched: bool = False
 ) -> Conversation:
     """Return the place of a run that begins now, or of the run `before`, in a recorded session.
 
@@ -227,7 +221,7 @@ async def open_conversation(
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     turns = await _read_session(store, check_session_name(session), before, room)
-    shown, is_hidden = fit_turns(turns, room, observation_chars)
+    shown, is_hidden = fit_turns(turns, room)
     contents: dict[str, bytes] = {}
     for file in (file for turn in shown for file in turn.attachments):
         with suppress(JournalError):  # its name remains
@@ -289,15 +283,13 @@ async def has_read_outside(store: Store, session: str) -> bool:
         return False
 
 
-def continue_conversation(
-    session: str | None, room: int, observation_chars: int, history: ChatMessages
-) -> Conversation:
+def continue_conversation(session: str | None, room: int, history: ChatMessages) -> Conversation:
     """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None.
 
     Raises `ConfigError` for an invalid name or message.
     """
     given = read_turns(history)
-    shown, is_hidden = fit_turns(_turns(given.turns), room, observation_chars)
+    shown, is_hidden = fit_turns(_turns(given.turns), room)
     name = check_session_name(session) if session is not None else ""
     kept = given.turns if shown != given.turns else ()
     return Conversation(name, new_run_id(), shown, kept, is_hidden, not given.is_proven, given.contents)
@@ -310,18 +302,16 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
 
 
-async def change_history(
-    place: Conversation, head: RunHead, shown: History, observation_chars: int, store: Store | None
-) -> Conversation:
+async def change_history(place: Conversation, head: RunHead, shown: History, store: Store | None) -> Conversation:
     """Return the place of a recorded run with the turns that an agent with another share would show."""
     recorded = History(**head.settings.get("history", {}))
     if structs.replace(recorded, embedder=shown.embedder) == shown:
         return place
     room = shown.find_room(head.settings.get("context_tokens", 0))
     if place.session and not place.given and store is not None:
-        now = await open_conversation(place.session, store, room, observation_chars, head.run)
+        now = await open_conversation(place.session, store, room, head.run)
         return structs.replace(place, history=now.history)
-    return structs.replace(place, history=fit_turns(_turns(place.given or place.history), room, observation_chars)[0])
+    return structs.replace(place, history=fit_turns(_turns(place.given or place.history), room)[0])
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
