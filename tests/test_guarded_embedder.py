@@ -69,7 +69,7 @@ def test_questions_tools_and_searches_reach_an_embedder_only_through_the_hooks(
         model=plait.Scripted([Reply("hello"), search, history, Reply("done")]),
         tools=many(),
         hooks=[hook],
-        history=plait.History(embedder=embedder),
+        history=plait.History(share=0, embedder=embedder),
         limits=plait.Limits(tools=4),
         journal=tmp_path / "runs.db",
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,12 +17,8 @@ from plait.core.errors import ToolError
 from plait.installation import install_command
 from plait.tools.render import replace_surrogates
 
-MAX_PDF = 50_000_000
-"""Maximum size of a PDF file in bytes."""
-SECONDS, MEMORY = 20, 2 << 30
-"""CPU seconds and bytes of memory to read one."""
-PAGES, CHARS = 2000, 2_000_000
-"""Maximum number of pages, and of characters, that are read."""
+MAX_PDF, SECONDS, MEMORY, PAGES, CHARS = 50_000_000, 20, 2 << 30, 2000, 2_000_000
+"""Limits of a PDF: its size in bytes; CPU seconds, bytes of memory, pages and characters when it is read."""
 
 
 class PdfText(Struct, frozen=True):
@@ -53,8 +50,6 @@ def read_pdf(content: bytes) -> PdfText:
         raise ToolError("it has no text, so it is probably scanned.", hint="It needs text recognition (OCR) first.")
     if len(pages) < found["count"]:
         pages.append(f"(Only {len(pages):,} of {found['count']:,} pages were read.)")
-    starts = [1]
-    for i, page in enumerate(pages):
-        pages[i] = page = page if page.strip() else "(No text on this page.)"
-        starts.append(starts[-1] + page.count("\n") + 1)
-    return PdfText("\n".join(pages), tuple(starts[: min(len(pages), len(found["pages"]))]))
+    pages = [page if page.strip() else "(No text on this page.)" for page in pages]
+    starts = accumulate((page.count("\n") + 1 for page in pages), initial=1)
+    return PdfText("\n".join(pages), tuple(starts)[: len(found["pages"])])

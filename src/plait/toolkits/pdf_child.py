@@ -1,7 +1,6 @@
-"""Reads the text of one PDF in a process of its own, because the file may be broken or made to harm.
+"""Reads the text of a PDF from stdin, in a process of its own: the file may be made to harm. Imports nothing of Plait.
 
-Takes the file from stdin; the arguments are its limits: CPU seconds, bytes of memory, pages, characters. Writes JSON:
-the text of each page, or why there is none. `pdf.py` runs this file; it imports nothing of Plait.
+The arguments are its limits: CPU seconds, bytes of memory, pages, characters. Writes the result as JSON.
 """
 
 import json
@@ -21,15 +20,12 @@ def read_pages(content: bytes, most_pages: int, most_chars: int) -> dict[str, An
         is_locked = "password" in str(why).lower() or "security" in str(why).lower()
         return {"problem": "it is encrypted and needs a password" if is_locked else "it is broken, or no PDF"}
     pages: list[str] = []
-    for i in range(min(count, most_pages)):
+    while len(pages) < min(count, most_pages) and most_chars > 0:
         try:
-            text = document[i].get_textpage().get_text_bounded()
+            pages.append(document[len(pages)].get_textpage().get_text_bounded()[:most_chars])
         except pdfium.PdfiumError:
-            text = ""
-        pages.append(text[:most_chars])
+            pages.append("")
         most_chars -= len(pages[-1])
-        if most_chars <= 0:
-            break
     return {"pages": pages, "count": count}
 
 

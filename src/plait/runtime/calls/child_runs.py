@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, structs
 
-from plait.core import Exchange, File, LimitNear, Stopped, Waiting
+from plait.core import Exchange, LimitNear, Stopped, Waiting
 from plait.core.attachments import with_names
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import sentence, shorten
@@ -158,7 +158,13 @@ class RunChild(BasePerformer):
         agent, on_wait = start.agent, engine.run_spec.on_wait
         log: RunLog
         if row is None:
-            history = self._pass_conversation() if start.history else None
+            task, history = engine.run_spec.task, None
+            if start.history:  # the child's head stores it; the guards pass on what is from outside
+                earlier = [file for turn in task.history for file in turn.attachments]
+                files = tuple(file for file in task.attachments if file not in earlier)
+                asked_now = "\n\n".join((with_names(task.question, files), *map(":\n".join, task.texts)))
+                asked_before = Exchange(asked_now, PASSED_ON, attachments=files)
+                history = GivenTurns((*task.history, asked_before), True, engine.run_spec.contents)
             run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, history, None, start.deps)
             settings = head.settings
             if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
@@ -187,20 +193,6 @@ class RunChild(BasePerformer):
         else:
             totals = (await engine.store.find_run(run.id)).totals
         return ChildEnd(run.outcome.status, totals), None
-
-    def _pass_conversation(self) -> GivenTurns:
-        """Return what the run has seen of its conversation, and its question. The guards pass on what is from outside.
-
-        The head of the child stores it, so a resume does not ask for it again.
-        """
-        run_spec, task = self.engine.run_spec, self.engine.run_spec.task
-        texts = [File("text/plain", text.encode(), name) for name, text in task.texts]
-        contents = {**run_spec.contents, **{file.attachment.digest: file.data for file in texts}}
-        earlier = [file for turn in task.history for file in turn.attachments]
-        found = (*task.attachments, *(file.attachment for file in texts))
-        files = tuple(file for file in found if file not in earlier)
-        now = Exchange(with_names(task.question, files), PASSED_ON, attachments=files)
-        return GivenTurns((*task.history, now), True, contents)
 
     async def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
         """Return the run of a child that has ended before. Raises `UnknownRun` if the journal no longer has it."""
@@ -245,8 +237,9 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     # the calls of the child have records and approvals of their own.
     run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
     run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history)  # type: ignore[attr-defined]
-    if history and run_agent.__doc__:
-        seen = "the task; the agent also sees this conversation"
-        run_agent.__doc__ = run_agent.__doc__.replace("the whole task; the agent sees nothing else", seen)
+    if history:
+        run_agent.__doc__ = str(run_agent.__doc__).replace(
+            _SEES_NOTHING, "the task; the agent also sees this conversation"
+        )
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)

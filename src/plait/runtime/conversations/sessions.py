@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from shlex import quote
 from typing import Annotated, TypeAlias
 
 from msgspec import Struct, structs, to_builtins
 
-from plait.core import Exchange, PastCall, ToolSpec
+from plait.core import Attachment, Exchange, PastCall, ToolSpec
 from plait.core.errors import ConfigError, JournalError, SessionWaits
+from plait.core.loop import HISTORY
 from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
@@ -45,10 +45,8 @@ NO_QUESTION, NO_ANSWER = "(nothing was asked yet)", "(no answer)"
 """Stand for a question or an answer that is missing in the turns that the caller passed."""
 RESULT_CHARS = 8000
 """Maximum number of characters of a result of an earlier turn."""
-_SMALLEST_PART = 400
-"""Bytes of a shortened turn, at least."""
-_LEAST_TURN = 16
-"""Bytes of a turn: a session has no turns that are shorter on average."""
+_SMALLEST_PART, _LEAST_TURN = 400, 16
+"""Bytes of a shortened turn, at least; and of a turn, at least on average."""
 
 AnyEmbedder: TypeAlias = str | EmbedFunction | Embedder
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
@@ -108,42 +106,39 @@ def fit_turns(turns: Sequence[SessionTurn], room: int) -> tuple[tuple[Exchange, 
     answer are left out. What is hidden grows in steps of several turns, so that a longer conversation begins with the
     same text, which a server's cache knows.
     """
-    said = [turn for turn in turns if turn.answer is not None]
-    sizes = [_count_bytes(turn.question) + _count_bytes(turn.answer or "") for turn in said]
-    is_cut = bool(turns) and turns[0].number > 1
-    first, left = _find_first([turn.number for turn in said], sizes, room, is_cut)
-    shown = [Exchange(turn.question, turn.answer or "") for turn in said[first:]]
+    said, is_cut = [turn for turn in turns if turn.answer is not None], bool(turns) and turns[0].number > 1
+    sizes = [_count_bytes(f"{turn.question}{turn.answer}") for turn in said]
+    first, left = _find_first(said, sizes, room, is_cut)
     part = left - left % max(1, room // 4)
-    if first and len(shown) < 8 and part >= min(max(room, 1), _SMALLEST_PART):
+    if first and len(said) - first < 8 and part >= min(max(room, 1), _SMALLEST_PART):
         # A long turn is shortened, but not with each new turn.
         turn, scale = said[first := first - 1], part / sizes[first]
         question, answer = (shorten(text, int(len(text) * scale))[0] for text in (turn.question, turn.answer or ""))
-        shown.insert(0, Exchange(question, answer))
-        left -= part
+        said[first], left = structs.replace(turn, question=question, answer=answer), left - part
     said = said[first:]
-    for i in reversed(range(len(said))):
-        files = said[i].attachments
-        if files and (size := int(sum(file.tokens for file in files) / TOKENS_A_BYTE)) <= left:
-            shown[i] = structs.replace(shown[i], attachments=files)
-            left -= size
+    files: dict[int, tuple[Attachment, ...]] = {}
+    for turn in reversed(said):
+        if (size := int(sum(file.tokens for file in turn.attachments) / TOKENS_A_BYTE)) <= left:
+            files[turn.number], left = turn.attachments, left - size
     for longest in (RESULT_CHARS, min(RESULT_CHARS, room // 4)):
         calls = [
-            [structs.replace(call, result=shorten(call.result, longest)[0]) for call in turn.calls] for turn in said
+            [structs.replace(each, result=shorten(each.result, longest)[0]) for each in turn.calls] for turn in said
         ]
-        sizes = [sum(map(_size_of_call, each)) for each in calls]
-        if sum(sizes) <= left:
+        if sum(sizes := [sum(map(_size_of_call, each)) for each in calls]) <= left:
             break
-    whole, _ = _find_first([turn.number for turn in said], sizes, left, is_cut=False)
-    if whole == len(said) and said:  # not even the newest turn's calls fit: the last of them may
-        whole -= 1
-        while calls[whole] and sum(map(_size_of_call, calls[whole])) > left:
-            calls[whole].pop(0)
-    shown = [structs.replace(each, calls=tuple(calls[i])) if i >= whole else each for i, each in enumerate(shown)]
+    whole, _ = _find_first(said, sizes, left, is_cut=False)
+    calls[:whole] = [[]] * whole if whole < len(said) else [*[[]] * (whole - 1), *calls[-1:]]
+    while calls and sum(map(_size_of_call, calls[-1])) > left:  # not even the newest turn's calls fit
+        calls[-1].pop(0)
+    shown = tuple(
+        Exchange(turn.question, turn.answer or "", tuple(calls[i]), files.get(turn.number, ()))
+        for i, turn in enumerate(said)
+    )
     everything = [(turn.question, turn.answer, turn.calls) for turn in turns]
-    return tuple(shown), is_cut or [(each.question, each.answer, each.calls) for each in shown] != everything
+    return shown, is_cut or [(each.question, each.answer, each.calls) for each in shown] != everything
 
 
-def _find_first(numbers: Sequence[int], sizes: Sequence[int], room: int, is_cut: bool) -> tuple[int, int]:
+def _find_first(turns: Sequence[SessionTurn], sizes: Sequence[int], room: int, is_cut: bool) -> tuple[int, int]:
     """Return the index of the first turn from which all fit into `room`, and the bytes that are left.
 
     If some do not fit (`is_cut`: there are older ones), the first one's number is a multiple of a power of two.
@@ -153,7 +148,7 @@ def _find_first(numbers: Sequence[int], sizes: Sequence[int], room: int, is_cut:
         first -= 1
         room -= sizes[first]
     step = 1 << max(0, ((len(sizes) - first) // 4).bit_length() - 1)
-    while (first or is_cut) and first < len(sizes) and numbers[first] % step:
+    while (first or is_cut) and first < len(sizes) and turns[first].number % step:
         room += sizes[first]
         first += 1
     return first, room
@@ -222,10 +217,10 @@ async def open_conversation(
     """
     turns = await _read_session(store, check_session_name(session), before, room)
     shown, is_hidden = fit_turns(turns, room)
-    contents: dict[str, bytes] = {}
-    for file in (file for turn in shown for file in turn.attachments):
-        with suppress(JournalError):  # its name remains
-            contents |= await store.read_contents([file])
+    try:
+        contents = await store.read_contents([file for turn in shown for file in turn.attachments])
+    except JournalError:  # a file is damaged; their names remain
+        shown, contents = tuple(structs.replace(turn, attachments=()) for turn in shown), {}
     return Conversation(session, new_run_id(), shown, searched=is_hidden or always_searched, contents=contents)
 
 
@@ -234,10 +229,8 @@ async def _read_session(
 ) -> Sequence[SessionTurn]:
     """Return the turns of a session with their calls: all, or at least as many of the newest as `room` bytes hold."""
     turns = await store.list_turns(session, limit=None if room is None else room // _LEAST_TURN + 1, before=before)
-    search = session_spec().name
     left = math.inf if room is None else room
-    for i in reversed(range(len(turns))):
-        turn = turns[i]
+    for i, turn in reversed(list(enumerate(turns))):
         left -= _count_bytes(f"{turn.question}{turn.answer}")
         if left < 0:
             break
@@ -249,7 +242,7 @@ async def _read_session(
         except JournalError:
             continue  # its record is damaged or was deleted meanwhile: the question and the answer remain
         # What a search found is part of the conversation.
-        turns[i] = structs.replace(turn, calls=tuple(call for call in calls if call.tool != search))
+        turns[i] = structs.replace(turn, calls=tuple(call for call in calls if call.tool != HISTORY))
         left -= sum(map(_size_of_call, turns[i].calls))
     return turns
 
