@@ -64,7 +64,7 @@ async def test_a_result_names_file_and_line_and_the_document_can_be_read_from_th
         "[trips/rail.md, line 7: Fares]\nA return ticket is 84 euros."
     )
     assert await call(tools, "read_doc", file="trips/rail.md", start=7) == (
-        "[trips/rail.md: lines 7-7 of 7.]\n7: A return ticket is 84 euros.\n"
+        "[trips/rail.md: lines 7-7 of 7.]\n7: A return ticket is 84 euros."
     )
     assert "Dogs may come in." in await call(tools, "read_doc", file="page.html")
     assert "Menu" not in await call(tools, "read_doc", file="page.html")
@@ -177,8 +177,8 @@ async def test_a_pdf_is_found_with_page_and_lines_and_read_from_there(place: Pat
     assert found == "[harbour.pdf, page 3, lines 3-4]\nBoats over nine metres\npay the tariff of 480 crowns."
     shown = await call(tools, "read_doc", file="harbour.pdf", start=2)
     assert shown == (
-        "[harbour.pdf: lines 2-4 of 4.]\n[page 2]\n2: (No text on this page.)\n"
-        "[page 3]\n3: Boats over nine metres\n4: pay the tariff of 480 crowns."
+        "[harbour.pdf: lines 2-4 of 4.]\np. 2, 2: (No text on this page.)\n"
+        "p. 3, 3: Boats over nine metres\np. 3, 4: pay the tariff of 480 crowns."
     )
     assert "no line 5" in await refusal(tools, "read_doc", file="harbour.pdf", start=5)
 
@@ -250,8 +250,9 @@ def test_lines_are_those_of_an_editor(tmp_path: Path) -> None:
     (tmp_path / "odd.md").write_text(text, newline="")
     first, *_, last = split_passages("odd.md", text)
     assert (first.line, first.last_line, last.line, last.last_line) == (1, 1, 4, 6)
-    lines = show_lines("odd.md", text, 1, 99, "{}|".format)
-    assert lines.startswith("[odd.md: lines 1-6 of 6.]") and "6|five is here" in lines
+    assert show_lines("odd.md", text, 6, 9) == "[odd.md: lines 6-6 of 6.]\nfive is here"
+    read_doc = docs(tmp_path)[1]
+    assert read_doc("odd.md", start=6) == "[odd.md: lines 6-6 of 6.]\n6: five is here"
 
 
 async def test_a_folder_without_documents_is_an_error_that_says_what_is_read(tmp_path: Path) -> None:

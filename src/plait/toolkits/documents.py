@@ -7,7 +7,6 @@ checked in the file.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from plait.core.errors import ToolError
 from plait.toolkits.folder import MAX_BYTES, Folder, FoundFile, show_lines
 from plait.toolkits.html_text import html_to_text
 from plait.toolkits.passages import Passage, Search, make_meaning_search, split_passages
-from plait.toolkits.pdf import MAX_PDF, PdfText, read_pdf
+from plait.toolkits.pdf import MAX_PDF, DocumentText, read_pdf
 from plait.tools.call_context import cancelled
 from plait.tools.tool import Tool, tool
 
@@ -36,8 +35,8 @@ MOST = 20
 SECONDS = 900.0
 """Time limit of a search. The first one embeds all documents."""
 
-_Read: TypeAlias = tuple[tuple[int, ...], list[Passage], tuple[int, ...], str]
-"""The state of a document when it was read, its passages, the lines where its pages begin, and why it can't be read."""
+_Read: TypeAlias = tuple[tuple[int, ...], list[Passage], str]
+"""The state of a document when it was read, its passages, and why it can't be read."""
 
 
 def docs(folder: str | Path) -> tuple[Tool, ...]:
@@ -70,15 +69,10 @@ def docs(folder: str | Path) -> tuple[Tool, ...]:
         """
         if not file.lower().endswith(SUFFIXES):
             raise ToolError(f"{file[:80]!r} is not a document.", hint=f"Documents end in {', '.join(SUFFIXES)}.")
-        read, first = library.read(file), max(start, 1)
-
-        def label(line: int) -> str:
-            page = (
-                f"[page {bisect_right(read.starts, line)}]\n" if line in (first, *read.starts) and read.starts else ""
-            )
-            return f"{page}{line}: "
-
-        return show_lines(file, read.text, first, 400, label)
+        read = library.read(file)
+        lines = enumerate(read.lines, 1)
+        numbered = (f"p. {read.find_page(n)}, {n}: {line}" if read.starts else f"{n}: {line}" for n, line in lines)
+        return show_lines(file, "\n".join(numbered), max(start, 1), 400)
 
     return (search_docs, read_doc)
 
@@ -92,27 +86,25 @@ class _Library:
         self._known: dict[str, _Read] = {}
         self._passages: list[Passage] = []
         self._search: Search | None = None
-        self._pages: dict[str, tuple[int, ...]] = {}
         self._skipped: list[str] = []
 
     def search(self, query: str, limit: int) -> str:
         """Return the passages that fit best. Raises `ToolError` if there are too many documents."""
         with self._lock:
             self._update()
-            search, passages, skipped, pages = self._search, self._passages, self._skipped, self._pages
+            search, passages, skipped = self._search, self._passages, self._skipped
         if search is None:
             why = f" Not read: {', '.join(skipped[:5])}." if skipped else ""
             raise ToolError(f"The folder has no documents with text.{why}", hint=f"It reads {', '.join(SUFFIXES)}.")
         ranked, note = search(query)
-        best = [passages[number] for number in ranked[:limit]]
-        shown = [_show(each, pages[each.file]) for each in best] or ["No document has anything on this."]
+        shown = [_show(passages[number]) for number in ranked[:limit]] or ["No document has anything on this."]
         notes = [note] if note else []
         if skipped:
             named = f"{', '.join(skipped[:5])}{', ...' if len(skipped) > 5 else ''}"
             notes.append(f"({len(skipped):,} not searched: {named}.)")
         return "\n\n".join([*shown, *notes])
 
-    def read(self, path: str) -> PdfText:
+    def read(self, path: str) -> DocumentText:
         """Return a document as text; only a PDF has pages. Raises `ToolError`."""
         if path.lower().endswith(PDF):
             content = self._folder.read_bytes(path, MAX_PDF)
@@ -121,7 +113,7 @@ class _Library:
             except ToolError as why:
                 raise ToolError(f"{path}: {why.message}", hint=why.hint) from None
         text = self._folder.read_text(path)
-        return PdfText(html_to_text(text)[1] if path.lower().endswith(HTML) else text, ())
+        return DocumentText(html_to_text(text)[1] if path.lower().endswith(HTML) else text)
 
     def _update(self) -> None:
         """Read the changed files, and rebuild the index if there are any."""
@@ -140,9 +132,8 @@ class _Library:
                 raise ToolError("The PDF files of the folder have too much text.", hint="Name a smaller folder.")
         if known == self._known and self._search is not None:
             return
-        self._passages = [passage for _, passages, _, _ in known.values() for passage in passages]
-        self._pages = {path: starts for path, (_, _, starts, _) in known.items()}
-        self._skipped = [why for _, _, _, why in known.values() if why]
+        self._passages = [passage for _, passages, _ in known.values() for passage in passages]
+        self._skipped = [why for _, _, why in known.values() if why]
         texts = [f"{each.file} {each.heading}\n{each.text}" for each in self._passages]
         self._search = make_meaning_search(texts, "local") if texts else None
         self._known = known
@@ -152,23 +143,21 @@ class _Library:
         if known is not None and known[0] == found.state:
             return known
         if found.path.lower().endswith(UNREAD):
-            return found.state, [], (), f"{found.path} (not text)"
+            return found.state, [], f"{found.path} (not text)"
         try:
             read = self.read(found.path)
         except ToolError as why:  # too large, not text, or it has just gone
-            said = why.message.removeprefix(found.path).strip(": .")
-            return found.state, [], (), f"{found.path} ({said})"
-        lines, starts, passages = read.text.split("\n"), read.starts or (1,), list[Passage]()
-        for first, after in pairwise((*starts, len(lines) + 1)):  # a passage is on one page
-            text, above = "\n".join(lines[first - 1 : after - 1]), first - 1
-            for each in split_passages(found.path, text):
-                passages.append(structs.replace(each, line=each.line + above, last_line=each.last_line + above))
-        return found.state, passages, read.starts, ""
+            return found.state, [], f"{found.path} ({why.message.removeprefix(found.path).strip(': .')})"
+        passages: list[Passage] = []
+        for first, after in pairwise((*(read.starts or (1,)), len(read.lines) + 1)):  # a passage is on one page
+            name = f"{found.path}, page {read.find_page(first)}" if read.starts else found.path
+            for each in split_passages(name, "\n".join(read.lines[first - 1 : after - 1])):
+                line, last_line = (first - 1 + number for number in (each.line, each.last_line))
+                passages.append(structs.replace(each, line=line, last_line=last_line))
+        return found.state, passages, ""
 
 
-def _show(passage: Passage, starts: tuple[int, ...]) -> str:
-    page = f", page {bisect_right(starts, passage.line)}" if starts else ""
-    first, last = passage.line, passage.last_line
+def _show(passage: Passage) -> str:
+    first, last, heading = passage.line, passage.last_line, f": {passage.heading}" if passage.heading else ""
     lines = f"line {first}" if first == last else f"lines {first}-{last}"
-    heading = f": {passage.heading}" if passage.heading else ""
-    return f"[{passage.file}{page}, {lines}{heading}]\n{passage.text}"
+    return f"[{passage.file}, {lines}{heading}]\n{passage.text}"

@@ -13,7 +13,7 @@ import secrets
 import stat
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -208,21 +208,17 @@ def split_path(path: str) -> list[str]:
     return parts
 
 
-def show_lines(path: str, text: str, first: int, count: int, label: Callable[[int], str] = lambda line: "") -> str:
-    """Return lines of a file below a line that says which. `label` returns what stands before a line, by its number.
-
-    Lines end as editors end them. Raises `ToolError` if the file has fewer.
-    """
+def show_lines(path: str, text: str, first: int, count: int) -> str:
+    """Return lines of a file below a line that says which. Raises `ToolError` if the file has fewer."""
     lines = _LINE.findall(text)
     if first > max(len(lines), 1):
         raise ToolError(f"{path} has {len(lines):,} lines; there is no line {first:,}.")
     shown: list[str] = []
     used = 0
-    for number, line in enumerate(lines[first - 1 : first - 1 + count], first):
+    for line in lines[first - 1 : first - 1 + count]:
         if shown and used + len(line) > SHOWN:
             break
-        line_text = line if len(line) <= SHOWN else f"{line[:SHOWN]} [{len(line) - SHOWN:,} more characters]\n"
-        shown.append(label(number) + line_text)
+        shown.append(line if len(line) <= SHOWN else f"{line[:SHOWN]} [{len(line) - SHOWN:,} more characters]\n")
         used += len(line)
     last = first - 1 + len(shown)
     more = f" Next: line {last + 1}." if last < len(lines) else ""

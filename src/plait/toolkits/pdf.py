@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from functools import lru_cache
+from bisect import bisect_right
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
@@ -21,15 +22,23 @@ MAX_PDF, SECONDS, MEMORY, PAGES, CHARS = 50_000_000, 20, 2 << 30, 2000, 2_000_00
 """Limits of a PDF: its size in bytes; CPU seconds, bytes of memory, pages and characters when it is read."""
 
 
-class PdfText(Struct, frozen=True):
-    """The text of a PDF. `starts` are the numbers of the lines with which its pages begin."""
+class DocumentText(Struct, frozen=True, dict=True):
+    """The text of a document. `starts` are the numbers of the lines with which its pages begin, if it has pages."""
 
     text: str
-    starts: tuple[int, ...]
+    starts: tuple[int, ...] = ()
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines, as editors count them."""
+        return self.text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+    def find_page(self, line: int) -> int:
+        return bisect_right(self.starts, line)
 
 
 @lru_cache(maxsize=4)
-def read_pdf(content: bytes) -> PdfText:
+def read_pdf(content: bytes) -> DocumentText:
     """Return the text of a PDF. Raises `ToolError` for one that has none, or cannot be read within the limits."""
     if find_spec("pypdfium2") is None:
         raise ToolError("reading PDF needs pypdfium2, which is not installed.", hint=install_command("pdf"))
@@ -52,4 +61,4 @@ def read_pdf(content: bytes) -> PdfText:
         pages.append(f"(Only {len(pages):,} of {found['count']:,} pages were read.)")
     pages = [page if page.strip() else "(No text on this page.)" for page in pages]
     starts = accumulate((page.count("\n") + 1 for page in pages), initial=1)
-    return PdfText("\n".join(pages), tuple(starts)[: len(found["pages"])])
+    return DocumentText("\n".join(pages), tuple(starts)[: len(found["pages"])])

@@ -238,8 +238,7 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
     run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history)  # type: ignore[attr-defined]
     if history:
-        run_agent.__doc__ = str(run_agent.__doc__).replace(
-            _SEES_NOTHING, "the task; the agent also sees this conversation"
-        )
+        seen = "the task; the agent also sees this conversation"
+        run_agent.__doc__ = str(run_agent.__doc__).replace("the whole task; the agent sees nothing else", seen)
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)
