@@ -258,3 +258,16 @@ def test_a_model_gets_the_files_of_earlier_turns_if_it_accepts_them(images: bool
         assert files == [sha256(PNG).hexdigest()] * images
         assert "(attached: image)" in "\n".join(texts_of(think))
     assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_earlier_turns_that_do_not_fit_a_context_of_unknown_size_are_left_out(loop: str, journal: Path) -> None:
+    earlier = [Exchange(f"Question {n}? {'Ships. ' * 200}", "Salt.") for n in range(20)]
+    asked: list[Think] = []
+    agent = plait.Agent(LOOPS[loop](2), model=model_of(1, asked, known=False), tools=[look], journal=journal)
+    run = agent.run(QUESTION, history=earlier)
+    assert run.answer == "Oranges." and pages_read(run) == 1
+    shown = "".join(texts_of(asked[0]))
+    assert "Question 19?" in shown and "Question 0?" not in shown
+    assert agent.replay(run.id).whole
+    assert any("earlier turns are left" in str(event) for event in run.events)
