@@ -203,6 +203,12 @@ def test_messages_with_calls_their_results_and_parts_of_other_kinds_are_turns() 
     assert "input_audio" in turn.answer and "(attached: image)" in turn.answer and turn.attachments
     assert "is no data URL" in picture.question and "Be brief" not in str(wanted.earlier)
     assert [each.role for each in wanted.messages] == ["user", "assistant"] * 3 + ["user"]
+    empty = {"role": "assistant", "content": "", "tool_calls": None}
+    assert parse(HI, empty, {"role": "system", "content": "Be kind."}).question == "Be kind.\n\nHi."
+    odd = {"role": "user", "content": [{"type": {}, "text": "x"}, {"type": ["text"]}]}
+    assert '["text"]' in parse(odd, {"role": "assistant", "content": "a"}, HI).earlier.turns[0].question
+    with pytest.raises(RequestRejected, match="End with the question"):
+        parse(HI, {"role": "tool", "tool_call_id": "1", "content": None})
 
 
 def user(*parts: Any) -> dict[str, Any]:

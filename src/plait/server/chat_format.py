@@ -144,7 +144,8 @@ def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurn
     last = max((i for i, each in enumerate(given) if each["role"] == "user"), default=-1)
     begins = next((i + 1 for i in reversed(range(last)) if given[i]["role"] in REPLIERS), 0)
     rest = [each for each in given[last + 1 :] if each["role"] in REPLIERS]
-    if last < 0 or any(set(each) & {"tool_calls", "function_call"} or each.get("content") for each in rest):
+    fields = ("content", "tool_calls", "function_call")
+    if last < 0 or any(each["role"] in RESULTS or any(map(each.get, fields)) for each in rest):
         _reject("The last message is not the user's.", "messages", hint="End with the question.")
     try:
         # The instructions stand above the question.
@@ -153,7 +154,9 @@ def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurn
         _reject(error.message.replace("history", "messages"), "messages", hint="Send chat-completions messages.")
     system: list[str] = []
     messages: list[ChatMessage] = []
-    for i, message in enumerate(given[: last + 1]):
+    for i, message in enumerate(given):
+        if i > last and message["role"] not in RULERS:
+            continue
         role = "assistant" if message["role"] in REPLIERS else message["role"]
         content = message.get("content") if message["role"] not in RESULTS else ""
         if role in RULERS or i >= begins:

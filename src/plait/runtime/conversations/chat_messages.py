@@ -201,7 +201,7 @@ def read_content(content: Any, joint: str = "") -> tuple[str, list[File]]:
     texts: list[str] = []
     files: list[File] = []
     for part in content if isinstance(content, list | tuple) else [content]:
-        kind = part.get("type", "text") if isinstance(part, Mapping) else "text"
+        kind = str(part.get("type", "text")) if isinstance(part, Mapping) else "text"
         text = part.get(TEXT_PARTS.get(kind, "text")) if isinstance(part, Mapping) else part
         if kind in FILE_PARTS:
             try:
