@@ -204,7 +204,7 @@ FOREIGN: dict[str, tuple[list[Any], list[str]]] = {
     "a picture": ([said("user", [{"type": "text", "text": "Look"}, PICTURE]), said("assistant", "a")],
         ["Look\n(attached: image)", "a"]),
     "an address": ([said("user", [{"type": "image_url", "image_url": {"url": "http://localhost/x.png"}}, "Look"]),
-        said("assistant", "a")], ["(image_url, not shown: A part of type image_url is no data URL.)Look", "a"]),
+        said("assistant", "a")], ["(image_url, not shown: A part of type image_url is no data URL.)\nLook", "a"]),
     "a part of another wire": ([said("assistant", [{"type": "tool_use", "name": "look", "input": {"key": 8812}}])],
         ["tool_use", "8812"]),
 }  # fmt: skip

@@ -54,10 +54,8 @@ class PastCall(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True, omit_defaults=True):
-    """One turn of a conversation: the user's question, the reply that the user saw, and the tool calls between.
-
-    `attachments` are its files, whose names stand in its texts.
-    """
+    """One turn of a conversation: the user's question, the reply that the user saw, the tool calls between, and its
+    files, whose names stand in the texts."""
 
     question: str
     answer: str

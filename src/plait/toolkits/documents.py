@@ -1,8 +1,5 @@
-"""`docs`: tools that search the documents of one folder by meaning and by keyword, offline, and read them.
-
-Results name file, page and lines, and a document is shown with the numbers of its lines, so that a citation can be
-checked in the file.
-"""
+"""`docs`: tools that search the documents of one folder by meaning and by keyword, offline, and read them. Both give
+pages and lines, so that a citation can be checked in the file."""
 
 from __future__ import annotations
 

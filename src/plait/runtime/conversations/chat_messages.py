@@ -49,14 +49,12 @@ ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]] | GivenTurns
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""Types of parts that hold text, and the field that holds it."""
 THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking")
-"""Types of an assistant's parts that were not said."""
+"""Types of parts: those that hold text, with the field that holds it; those of an assistant that were not said."""
 LONGEST_PART = 2000
 """Maximum number of characters shown of a part of another type."""
-UNKNOWN_TOOL = "unknown_tool"
-"""The name of a tool whose call is missing."""
-NO_RESULT = "(the result is not in this conversation any more)"
+UNKNOWN_TOOL, NO_RESULT = "unknown_tool", "(the result is not in this conversation any more)"
+"""Stand for the tool of a call that is missing, and for a result that is."""
 
 MARK = "clean"
 """The key of the mark in the last message of a turn."""
@@ -141,7 +139,7 @@ def read_turns(history: ChatMessages) -> GivenTurns:
         text = with_names(text if text.strip() else NO_TEXT, attached) if files else text
         calls = list(_read_calls(each, i)) if role == "assistant" else []
         text, is_result = replace_surrogates(text), role in ("tool", "function")
-        asks = role in ("system", "developer", "user")
+        asks = role not in ("assistant", "tool", "function")
         if not (text.strip() or calls or is_result):
             continue
         if not drafts or (asks and (drafts[-1].answer or drafts[-1].calls)):
@@ -169,10 +167,8 @@ def read_turns(history: ChatMessages) -> GivenTurns:
         Exchange("\n\n".join(each.question), "\n\n".join(each.answer), tuple(each.calls), tuple(each.files))
         for each in drafts
     )
-    is_clean = all(
-        draft.may_be_clean and _is_clean(turn, draft.mark) for draft, turn in zip(drafts, turns, strict=True)
-    )
-    return GivenTurns(turns, is_clean, contents)
+    may_be_clean = all(draft.may_be_clean for draft in drafts)
+    return GivenTurns(turns, may_be_clean and all(map(_is_clean, turns, (each.mark for each in drafts))), contents)
 
 
 def _read_calls(message: Mapping[str, Any], i: int) -> Iterator[tuple[str, PastCall]]:
@@ -207,7 +203,7 @@ def read_content(content: Any, joint: str = "") -> tuple[str, list[File]]:
             try:
                 files.append(read_file_part(part))
             except ConfigError as why:
-                texts.append(f"({kind}, not shown: {why.message})")
+                texts.append(f"\n({kind}, not shown: {why.message})\n")
         elif kind in THOUGHT_PARTS or (text is None and kind in TEXT_PARTS):
             continue
         elif isinstance(text, str) and kind in TEXT_PARTS:
