@@ -3,8 +3,8 @@
     python examples/chat_memory.py
     python examples/chat_memory.py --session work --model openai:gpt-4.1-mini
 
-Each line is a turn of a session, which the journal stores. The model sees the last turns with their tool calls. It
-finds older ones by meaning with the tool `chat_history`. Ctrl-D ends the chat.
+Each line is a turn of a session, which the journal stores. The model sees the earlier turns with their tool calls. If
+they do not fit any more, it finds the oldest by meaning with the tool `chat_history`. Ctrl-D ends the chat.
 """
 
 import argparse
@@ -18,7 +18,6 @@ def make_agent(model: str = "local") -> plait.Agent:
         model=model,
         tools=["calculator"],
         instructions="You chat with one user. Use what the user told you before.",
-        history=plait.History(turns=6),
         can_ask=False,
     )
 

@@ -1,9 +1,9 @@
-"""Continue a long conversation: two turns stand before the chat, and an action searches all others by meaning.
+"""Continue a long conversation: the newest turns stand before the chat, and an action searches all others by meaning.
 
     python examples/long_memory.py "Where do I sleep in Lyon?"
     python examples/long_memory.py "What can't my sister eat?" --store trip.json --model openai:gpt-4.1-mini
 
-The program keeps the conversation in a file, as [question, answer] pairs. The model sees the two newest. If it needs an
+The program keeps the conversation in a file, as [question, answer] pairs. The model sees the newest of them. If it needs an
 older one, it chooses the action `chat_history` and gives it a few words.
 """
 
@@ -20,7 +20,7 @@ STORE = Path(__file__).parent / "conversation.json"
 
 
 def continue_conversation(question: str, earlier: list[Exchange], model: str = "local") -> plait.Run:
-    agent = plait.Agent(plait.Phased(max_tokens=200), model=model, history=plait.History(turns=2))
+    agent = plait.Agent(plait.Phased(max_tokens=200), model=model, history=plait.History(share=0.002))
     return asyncio.run(agent.arun(question, session="long-memory", history=earlier))
 
 

@@ -159,7 +159,8 @@ class MemoryStore:
                 said = (log.outcome or {}).get("answer")
                 text = said if said is None or isinstance(said, str) else codec.encode(said).decode()
                 asked = with_names(log.head.question, log.head.attachments)
-                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log.started))
+                files = log.head.attachments
+                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log.started, attachments=files))
         return turns if limit is None else turns[max(0, len(turns) - limit) :]
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:

@@ -466,19 +466,22 @@ def test_secrets_are_removed_from_a_stored_text_file(tmp_path: Path) -> None:
     assert agent.replay(run.id).whole
 
 
-def test_a_later_turn_sees_the_names_of_earlier_files_and_not_the_files(tmp_path: Path) -> None:
+def test_a_later_turn_sees_the_files_of_earlier_turns_as_far_as_there_is_room(tmp_path: Path) -> None:
     seen: list[Think] = []
 
     def reply(think: Think) -> Reply:
         seen.append(think)
         return Reply("a cat")
 
-    model = Scripted([reply] * 2, by_turn=False, abilities=Abilities(images=True))
+    model = Scripted([reply] * 3, by_turn=False, abilities=Abilities(images=True))
     agent = plait.Agent("tool_calling", model=model, journal=tmp_path / "j.db")
     agent.run(["What is it?", PHOTO], session="pets")
-    agent.run("And its name?", session="pets")
-    assert [each.attachments for each in seen[1].messages] == [()] * len(seen[1].messages)
-    assert "What is it?\n(attached: photo.png)" in [each.content for each in seen[1].messages]
+    run = agent.run("And its name?", session="pets")
+    agent.using(history=plait.History(share=0.01)).run("And now?", session="pets")
+    for think, files in zip(seen[1:], ([PHOTO.attachment], []), strict=True):
+        assert [file for each in think.messages for file in each.attachments] == files
+        assert "What is it?\n(attached: photo.png)" in [each.content for each in think.messages]
+    assert agent.replay(run.id).whole
 
 
 def test_tokens_of_an_endpoint_without_usage_include_the_image(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_chat_attaches_files_to_the_next_question_only(shell: Shell) -> None:
         at.until("Tom")
         at.type("/quit\n")
         assert at.close() == 0
-    assert endpoint.seen == [[("user", "image/png", digest(png()))], []]
+    assert endpoint.seen == [[("user", "image/png", digest(png()))]] * 2  # the later turn sees it too
     assert b"(attached: photo.png)" in endpoint.bodies[1]
 
 
@@ -140,7 +140,8 @@ def test_the_endpoint_takes_images_and_files_as_content_parts(tmp_path: Path) ->
         status, _, body = here.ask("GET", f"/api/runs/{headers['x-plait-run']}/wire/{seq}")
         assert status == 200 and base64.b64encode(png()).decode() in body
     assert [each.media_type for each in seen[0].messages[-1].attachments] == ["image/png", "application/pdf"]
-    assert not any(each.attachments for each in seen[1].messages)
+    sent = [file.media_type for each in seen[1].messages for file in each.attachments]
+    assert sent == ["image/png", "application/pdf"]  # a later turn gets them too
     assert "What is it?\n(attached: image, report.pdf)" in "\n".join(each.content for each in seen[1].messages)
 
 

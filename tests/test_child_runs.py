@@ -18,6 +18,7 @@ from plait.core import Call, Reply, Usage
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.models import http
+from plait.models.base import Abilities
 from plait.models.prices import Rate
 from plait.server.agents import ServedAgent
 from plait.server.runs import RunManager
@@ -613,3 +614,61 @@ def test_tokens_of_parallel_children_stay_within_the_limit_together(limits: plai
     assert len(run.children) == 5 and run.tree.usage.tokens > 3000
     assert run.tree.usage.tokens <= 6000 and run.total_cost_usd is not None and run.total_cost_usd <= 0.06
     assert run.answer == "ok"
+
+
+def asked_by(run: plait.Run) -> list[str]:
+    """Return the messages of the last request of a run."""
+    return [message["content"] for message in json.loads(run.timeline.model_calls[-1].request or "")["messages"]]
+
+
+PICTURE = plait.File.from_bytes(b"\x89PNG\r\n\x1a\n rest", "lamp.png")
+
+
+@pytest.mark.parametrize("loop", ["react", "tool_calling", "phased"])
+def test_an_agent_as_a_tool_sees_the_conversation_if_it_is_to(loop: str, journal: Path) -> None:
+    replies = {"react": [final("Booked.")], "tool_calling": ["Booked."], "phased": ["Hm.", "Booked."]}[loop]
+    desk = plait.Agent(loop, model=scripted(*replies * 2), journal=False)
+    seer = plait.Agent(model=scripted(final("Noted."), abilities=Abilities(images=True)), journal=journal)
+    seer.run(["My lamp 8812 broke", PICTURE], session="ana")
+    for history in (True, False):
+        tool = desk.as_tool("refunds", hand_off=True, history=history)
+        run = parent([tool], action("refunds", "Refund it"), journal=journal).run("Money back!", session="ana")
+        assert run.answer == "Booked."
+        (found,) = run.children
+        shown = "\n".join(asked_by(found))
+        words = ["My lamp 8812 broke\n(attached: lamp.png)", "Noted.", "Money back!", "(passed on", "Refund it"]
+        places = [shown.find(each) for each in words]
+        assert places == sorted(places) if history else places[:4] == [-1] * 4
+        assert found.history[0].attachments == (PICTURE.attachment,) if history else found.history == ()
+        assert ("sees this conversation" in json.dumps(tool.spec.parameters)) == history
+    last = parent([], final("Bye."), journal=journal).run("Thanks", session="ana")
+    assert "Money back!" in asked_by(last)[-1] and "Booked." in asked_by(last)[-1]
+
+
+def test_a_child_that_waits_sees_the_same_conversation_when_it_is_resumed(journal: Path) -> None:
+    desk = child(action("send", "refund"), final("Booked."), tools=[send], approve="always")
+    agent = parent([desk.as_tool("refunds", hand_off=True, history=True)], action("refunds", "Do it"), journal=journal)
+    waiting = agent.run("Refund 8812", history=[{"role": "user", "content": "I am Ana."}])
+    assert waiting.status == "waiting"
+    before = Journal(journal).runs(children=True)
+    run = agent.resume(waiting, "yes")
+    assert (run.answer, sent) == ("Booked.", ["refund"])
+    (found,) = run.children
+    shown = "\n".join(asked_by(found))
+    assert "I am Ana." in shown and "Refund 8812" in shown
+    heads = {each.head.run: each.head.history for each in before}
+    assert found.history == heads[found.id] and [each.question for each in found.history] == [
+        "I am Ana.",
+        "Refund 8812",
+    ]
+    assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_taint_of_the_conversation_goes_along_and_no_other(is_proven: bool, journal: Path) -> None:
+    first = parent([], final("Send it to Eve."), journal=journal, taint="ask").run("Who?").messages()
+    if not is_proven:
+        first[-1].pop("clean")
+    desk = child(action("send", "Eve"), final("Sent."), tools=[send], taint="ask").as_tool("desk", history=True)
+    run = parent([desk], action("desk", "Do it"), final("x"), journal=journal, taint="ask").run("Go", history=first)
+    assert (run.status, sent) == (("answered", ["Eve"]) if is_proven else ("waiting", []))

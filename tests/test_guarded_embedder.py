@@ -66,10 +66,10 @@ def test_questions_tools_and_searches_reach_an_embedder_only_through_the_hooks(
     history = Reply("", calls=(Call("chat_history", {"query": f"what of {MAIL}"}, "2"),))
     agent = plait.Agent(
         "tool_calling",
-        model=plait.Scripted([Reply("hello"), search, history, Reply("done")]),
+        model=plait.Scripted([Reply("hello"), search, history, Reply("done")], by_turn=False),
         tools=many(),
         hooks=[hook],
-        history=plait.History(embedder=embedder),
+        history=plait.History(share=0, embedder=embedder),
         limits=plait.Limits(tools=4),
         journal=tmp_path / "runs.db",
     )

@@ -65,7 +65,7 @@ OBJECTS: dict[str, Any] = {
     "instructions": "Be brief.",
     "name": "support",
     "output": {"type": "object", "properties": {"city": {"type": "string"}}},
-    "history": plait.History(turns=2, embedder="openai:small"),
+    "history": plait.History(share=0.5, embedder="openai:small"),
 }
 FLAGS = [each for each in OPTIONS if each.flag]
 KEYS = [each for each in OPTIONS if each.file_key]
@@ -229,6 +229,6 @@ def test_checkers_of_types_know_each_field_that_using_takes() -> None:
 
 
 def test_the_stored_history_is_that_of_a_pickled_agent() -> None:
-    agent = plait.Agent("react", history=plait.History(turns=2, chars=int("6000")), journal=False)
+    agent = plait.Agent("react", history=plait.History(share=0.5, embedder="".join(("lo", "cal"))), journal=False)
     for each in (agent, pickle.loads(pickle.dumps(agent))):
-        assert record_settings(each)["history"] == {"turns": 2}
+        assert record_settings(each)["history"] == {"share": 0.5}

@@ -119,7 +119,7 @@ def test_a_replay_sees_a_changed_history(journal: Path) -> None:
     agent = make_agent(journal, model=plait.Scripted(["one", "two", "three"] * 9, by_turn=False))
     earlier = [{"role": role, "content": text * 20} for text in "abc" for role in ("user", "assistant")]
     runs = [agent.run(text, session="s") for text in ("1", "2", "3")] + [agent.run("4", history=earlier)]
-    for limits, differing in ((plait.History(turns=1), runs[2:]), (plait.History(chars=8), runs[1:])):
+    for limits, differing in ((plait.History(share=0.00004), runs[2:]), (plait.History(share=0), runs[1:])):
         for run in runs:
             assert agent.replay(run).whole
             changed = agent.using(history=limits)

@@ -60,7 +60,7 @@ def test_an_agent_shows_what_is_not_the_default() -> None:
 def test_limits_and_history_show_what_is_not_the_default() -> None:
     assert repr(plait.Limits()) == "Limits()"
     assert repr(plait.Limits(usd=0.5, tools=3)) == "Limits(usd=0.5, tools=3)"
-    assert repr(plait.History(turns=2)) == "History(turns=2)"
+    assert repr(plait.History(share=0.5)) == "History(share=0.5)"
 
 
 def test_outcomes_are_one_line() -> None:

@@ -27,10 +27,12 @@ from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal
 from plait.loops import OURS
+from plait.runtime.conversations.sessions import fit_turns
 from plait.runtime.run import Run
 from plait.toolkits.chat_history import PART, SHOWN, chat_history
 
 ME = owner_of_this_process()
+HIDDEN = plait.History(share=0)
 
 
 @pytest.fixture(autouse=True)
@@ -102,14 +104,15 @@ def test_a_turn_is_shown_the_turns_before_it_above_its_question(loop: Any, journ
 
 
 @pytest.mark.parametrize("loop", sorted(OURS))
-def test_every_loop_shows_the_turns_before_and_offers_the_search(loop: str, journal: Path) -> None:
+def test_every_loop_shows_the_turns_before_or_offers_the_search(loop: str, journal: Path) -> None:
     say(journal, "I am called Mira.", "Hello Mira.")
-    run = agent(["What?"] * 9, journal, loop, tools=["calculator"], limits=plait.Limits(calls=3)).run(
-        "What am I called?", session="trip"
-    )
+    searching = agent(["What?"] * 9, journal, loop, tools=["calculator"], limits=plait.Limits(calls=3))
+    run = searching.run("What am I called?", session="trip")
     first = requests(run)[0]
-    assert "I am called Mira." in first and "Hello Mira." in first and "chat_history" in first
+    assert "I am called Mira." in first and "Hello Mira." in first and ("chat_history" in first) == (loop == "phased")
     assert first.index("I am called Mira.") < first.index("Hello Mira.") < first.index("What am I called?")
+    hidden = requests(searching.using(history=HIDDEN).run("What am I called?", session="trip"))[0]
+    assert "I am called Mira." not in hidden and "chat_history" in hidden
     say(journal, "Forget it.", "Done.")
     assert agent([], journal, loop, tools=["calculator"], limits=plait.Limits(calls=3)).replay(run.id).requests == len(
         requests(run)
@@ -152,40 +155,72 @@ def test_only_turns_with_an_answer_are_shown_and_those_that_were_stopped_with_on
     ]
 
 
-TURNS = st.lists(st.tuples(st.text(max_size=300), st.none() | st.text(max_size=300)), max_size=12)
+TURNS = st.lists(st.tuples(st.text(max_size=300), st.none() | st.text(max_size=300)), max_size=40)
 
 
-@given(TURNS, st.integers(0, 9), st.integers(0, 800))
-def test_the_window_keeps_the_newest_turns_within_its_bounds(
-    said: list[tuple[str, str | None]], most: int, chars: int
+def size_of(exchange: Exchange) -> int:
+    return len((exchange.question + exchange.answer).encode(errors="replace"))
+
+
+@given(TURNS, st.integers(0, 9000))
+def test_the_newest_turns_that_fit_are_shown_and_the_oldest_are_shortened_first(
+    said: list[tuple[str, str | None]], room: int
 ) -> None:
     turns = [SessionTurn(i, f"r{i}", question, answer, 0.0) for i, (question, answer) in enumerate(said, 1)]
-    found = plait.History(turns=most, chars=chars).of(turns)
-    assert len(found) <= most
-    assert sum(len(each.question) + len(each.answer) for each in found) <= chars
-    answered = [each for each in turns if each.answer is not None]
-    for exchange, newest in zip(reversed(found), reversed(answered), strict=False):
-        if len(newest.question) <= chars // 4:
-            assert exchange.question == newest.question
-    if most and answered:
-        assert found or not chars // 4 >= 1  # one turn always fits where there is any room
+    found, is_hidden = fit_turns(turns, room)
+    answered = [Exchange(each.question, each.answer) for each in turns if each.answer is not None]
+    assert sum(map(size_of, found)) <= room or len(found) == 1
+    if sum(map(size_of, answered)) <= room:
+        assert list(found) == answered and is_hidden == (len(turns) != len(answered))
+    else:
+        assert is_hidden and list(found[1:]) == answered[len(answered) - len(found) + 1 :][: len(found) - 1]
+        assert sum(map(size_of, found)) > room // 4 or not found or len(found) < 8
 
 
-def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: Path) -> None:
-    long = f"begin {' '.join(f'word{number}' for number in range(2000))} end"
-    say(journal, "Tell me all.", long)
-    run = say(journal, "And?", "ok", history=plait.History(turns=3, chars=1000))
-    (exchange,) = Journal(journal).head(run.id).history
-    assert len(exchange.answer) <= 250 and exchange.answer.startswith("begin") and exchange.answer.endswith("end")
-    assert "characters left out" in shown(run)[1]
-    assert Journal(journal).turns("trip")[0].answer == long
+def test_a_growing_conversation_keeps_the_beginning_that_a_cache_knows() -> None:
+    turns = [SessionTurn(i, "", f"question {i}", "a" * 90, 0.0) for i in range(1, 201)]
+    begins = [fit_turns(turns[:count], 5000)[0][0].question for count in range(60, 201)]
+    assert len(set(begins)) <= 20 and "question 1" not in begins
+    sizes = [sum(map(size_of, fit_turns(turns[:count], 5000)[0])) for count in range(60, 201)]
+    assert 3500 <= min(sizes) <= max(sizes) <= 5000
+    big = [SessionTurn(1, "", "x" * 90_000, "Read.", 0.0), *(SessionTurn(i, "", "q", "a", 0.0) for i in range(2, 6))]
+    shown, is_hidden = fit_turns(big, 8000)
+    assert is_hidden and [each.question for each in shown[1:]] == ["q"] * 4
+    assert 5000 < len(shown[0].question) <= 8000 and "characters left out" in shown[0].question
+
+
+def test_a_pasted_text_is_whole_in_the_next_turn_and_its_share_follows_the_context(journal: Path) -> None:
+    document = "\n".join(f"Clause {i}: pay {i * 11} crowns to the harbour office on day {i}." for i in range(1, 300))
+    say(journal, document, "Read.")
+    assert "Clause 150:" in shown(say(journal, "What does clause 150 say?", "x"))[1]  # the size is not known
+    for tokens, is_whole in ((200_000, True), (8_000, False)):
+        model = plait.Scripted([final("x")], context_tokens=tokens)
+        run = plait.Agent("react", model=model, journal=journal).run("What does clause 150 say?", session="trip")
+        assert ("Clause 150:" in shown(run)[1]) == is_whole
+        assert [each["name"] for each in Journal(journal).head(run.id).tools] == ["chat_history"] * (not is_whole)
+        assert sum(map(size_of, Journal(journal).head(run.id).history)) <= max(tokens, len(document) + 100)
+    assert Journal(journal).turns("trip")[0].question == document
+
+
+def test_hidden_results_of_calls_are_found(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def order(number: int) -> str:
+        return f"{'It rains. ' * 300} The parcel of order {number} waits in the harbour of Ghent. {'It rains. ' * 300}"
+
+    agent([action("order", {"number": 8812}), final("It is on its way.")], journal, tools=[order]).run(
+        "?", session="trip"
+    )
+    asked = agent([action("chat_history", "parcel harbour"), final("x")], journal, history=plait.History(share=0.01))
+    run = asked.run("Where is it?", session="trip")
+    assert "It is on its way." in shown(run)[1] and "Ghent" not in requests(run)[0]
+    assert observed(run) and "The part of it that fits: " in observed(run)[0]
 
 
 def test_a_history_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
     say(journal, "one", "1")
-    assert "Earlier" not in shown(say(journal, "two", "2", history=plait.History(turns=0)))[1]
-    with pytest.raises(plait.ConfigError, match="turns=-1"):
-        plait.History(turns=-1)
+    assert "Earlier" not in shown(say(journal, "two", "2", history=HIDDEN))[1]
+    with pytest.raises(plait.ConfigError, match="share=-1"):
+        plait.History(share=-1)
 
 
 def test_sessions_do_not_hear_of_each_other(journal: Path) -> None:
@@ -217,8 +252,9 @@ def test_a_tool_of_the_same_name_is_told_of(journal: Path) -> None:
 
     mine = agent([final("1")], journal, tools=[chat_history])
     assert mine.run("q").answer == "1"
+    assert mine.using(model=plait.Scripted([final("1")])).run("q", session="trip").answer == "1"
     with pytest.raises(plait.ConfigError, match="Two tools are named chat_history"):
-        mine.run("q", session="trip")
+        mine.using(history=HIDDEN).run("q", session="trip")
 
 
 # --- the search
@@ -231,7 +267,7 @@ def test_all_that_was_said_is_found_with_number_and_date_in_order(journal: Path)
     for i in range(9):
         say(journal, f"What is {i} plus {i}?", f"It is {i + i}.")
     say(journal, "Bruno the poodle is ill today.", "Poor dog.")
-    asked = agent([action("chat_history", "Bruno the poodle"), final("ill")], journal)
+    asked = agent([action("chat_history", "Bruno the poodle"), final("ill")], journal, history=HIDDEN)
     run = asked.run("How is he?", session="trip")
     (text,) = observed(run)
     first, second = text.index("Turn 10 ("), text.index("Turn 20 (")
@@ -239,15 +275,13 @@ def test_all_that_was_said_is_found_with_number_and_date_in_order(journal: Path)
     assert len(re.findall(r"^Turn ", text, re.M)) <= 4
 
 
-def test_the_first_turn_of_an_agent_with_tools_has_the_search_too_and_reads_that_there_is_nothing(
-    journal: Path,
-) -> None:
-    replies = [action("chat_history", "anything"), final("no")]
-    first = agent(replies, journal, tools=["calculator"]).run("q", session="trip")
-    assert observed(first) == ["Nothing was said before: this is the first turn of the conversation."]
-    second = say(journal, "q", "a", tools=["calculator"])
-    heads = [Journal(journal).head(run.id) for run in (first, second)]
-    assert heads[0].tools == heads[1].tools and heads[0].tools[-1]["name"] == "chat_history"
+def test_the_search_is_offered_only_if_something_is_hidden(journal: Path) -> None:
+    first, second = (say(journal, "q", "a", tools=["calculator"]) for _ in range(2))
+    hidden = say(journal, "q", "a", tools=["calculator"], history=HIDDEN)
+    alone = agent([final("a")], journal, tools=["calculator"]).run("q")
+    names = [[each["name"] for each in Journal(journal).head(run.id).tools] for run in (first, second, hidden)]
+    assert names == [["calculator"], ["calculator"], ["calculator", "chat_history"]]
+    assert requests(first) == requests(alone)
 
 
 DISTRUST = ("from memory", "What you remember", "Facts come only", "by calling", "with the help of")
@@ -266,11 +300,11 @@ def test_an_agent_without_tools_may_answer_from_memory_in_a_conversation(loop: s
     tools = [Journal(journal).runs(session=name)[0].head.tools for name in ("new", "old")]
     assert [len(each) for each in tools] == [1 if loop == "phased" else 0] * 2  # the whole conversation is shown
     assert "Mira" in shown and not any(words in shown for words in DISTRUST)
-    later = read_rules("old", history=plait.History(turns=0))
+    later = read_rules("old", history=HIDDEN)
     assert "chat_history" in later and not any(words in later for words in DISTRUST)
     if loop != "phased":
         assert "Use chat_history only for what was said earlier" in later
-        with_tools = read_rules("old", tools=["calculator"])
+        with_tools = read_rules("old", tools=["calculator"], history=HIDDEN)
         assert any(words in with_tools for words in DISTRUST) and "Use chat_history only" not in with_tools
 
 
@@ -306,7 +340,7 @@ def test_nothing_is_indexed_for_a_run_that_does_not_search(journal: Path) -> Non
         raise AssertionError("embedded")
 
     say(journal, "one", "1")
-    assert say(journal, "two", "2", history=plait.History(embedder=must_not_be_asked)).answer == "2"
+    assert say(journal, "two", "2", history=plait.History(share=0, embedder=must_not_be_asked)).answer == "2"
 
 
 def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation(journal: Path) -> None:
@@ -323,7 +357,7 @@ def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation
         [action("chat_history", "uu"), action("chat_history", "aa"), final("x")],
         journal,
         tools=["calculator"],
-        history=plait.History(embedder=vowels),
+        history=plait.History(share=0, embedder=vowels),
     )
     assert searching.run("q", session="trip").answer == "x"
     assert sorted(len(texts) for texts in calls) == [1, 1, 2]
@@ -337,6 +371,7 @@ def test_without_the_extra_words_are_searched_and_that_is_said(journal: Path, mo
         [action("chat_history", "dog called"), action("chat_history", "zebra"), final("Bruno")],
         journal,
         tools=["calculator"],
+        history=HIDDEN,
     ).run("q", session="trip")
     found, nothing = observed(run)
     assert "Bruno" in found and "rains" not in found
@@ -349,7 +384,7 @@ def test_an_embedder_that_fails_leaves_the_words(journal: Path) -> None:
     say(journal, "My dog is called Bruno.", "Noted.")
     asked = [action("chat_history", "dog"), final("Bruno")]
     run = agent(
-        asked, journal, tools=["calculator"], history=plait.History(embedder="openai:text-embedding-3-small")
+        asked, journal, tools=["calculator"], history=plait.History(share=0, embedder="openai:text-embedding-3-small")
     ).run("q", session="trip")
     assert "Bruno" in observed(run)[0] and "words only" in observed(run)[0] and "OPENAI_API_KEY" in observed(run)[0]
 
@@ -360,9 +395,9 @@ def test_what_was_asked_over_and_over_leaves_room_for_what_was_said_once(journal
     say(journal, "I live in Lyon, the town of two rivers.", "Noted.")
     for i in range(30):
         say(journal, f"What is the weather in the town where I live, day {i}?", "Grey again.")
-    run = agent([action("chat_history", "the town where I live"), final("Lyon")], journal, tools=["calculator"]).run(
-        "q", session="trip"
-    )
+    run = agent(
+        [action("chat_history", "the town where I live"), final("Lyon")], journal, tools=["calculator"], history=HIDDEN
+    ).run("q", session="trip")
     assert "I live in Lyon" in observed(run)[0]
     assert re.search(r"Much the same was said in \d\d other turns", observed(run)[0])
 
@@ -407,6 +442,7 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
         journal,
         "json",
         tools=["calculator"],
+        history=HIDDEN,
     )
     waiting = asked.run("What was the password?", session="trip")
     asyncio.run(talk(Journal(journal), [("The password is pear now.", "Noted.")]))  # by an older version
@@ -417,16 +453,18 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
 
 def test_a_fork_is_shown_and_finds_what_its_origin_did_and_is_no_turn(journal: Path) -> None:
     say(journal, "The password is plum.", "Noted.")
-    run = agent([action("chat_history", "password"), final("plum")], journal, tools=["calculator"]).run(
+    run = agent([action("chat_history", "password"), final("plum")], journal, tools=["calculator"], history=HIDDEN).run(
         "Password?", session="trip"
     )
     say(journal, "The password is pear now.", "Noted.")
-    other = agent([action("chat_history", "the password"), final("PLUM")], journal, tools=["calculator"])
+    other = agent(
+        [action("chat_history", "the password"), final("PLUM")], journal, tools=["calculator"], history=HIDDEN
+    )
     fork = other.fork(run.id, 1)
     assert fork.answer == "PLUM" and "pear" not in observed(fork)[0] and "plum" in observed(fork)[0]
-    of_fork = agent([action("chat_history", "which password"), final("Plum")], journal, tools=["calculator"]).fork(
-        fork.id, 1
-    )
+    of_fork = agent(
+        [action("chat_history", "which password"), final("Plum")], journal, tools=["calculator"], history=HIDDEN
+    ).fork(fork.id, 1)
     assert of_fork.answer == "Plum" and "pear" not in observed(of_fork)[0]
     store = Journal(journal)
     assert store.head(fork.id).session == "trip" and store.head(fork.id).history == store.head(run.id).history
@@ -443,10 +481,10 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     script = tmp_path / "script.json"
     script.write_text(json.dumps([turn("ask_user", "Sure?"), turn("chat_history", "dog"), turn("final_answer", "B")]))
     say(journal, "My dog is called Bruno.", "Noted.")
-    first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"])
-    waiting = first.using(history=plait.History(turns=1)).run("Which dog?", session="trip")
+    first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"], history=HIDDEN)
+    waiting = first.using(history=HIDDEN).run("Which dog?", session="trip")
     again = plait.Agent.from_journal(Journal(journal).head(waiting.id), journal=journal)
-    assert again.tools == ("calculator",) and again.history == plait.History(turns=1)
+    assert again.tools == ("calculator",) and again.history == HIDDEN
     resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]
     assert again.replay(waiting.id).requests == 3
@@ -466,7 +504,6 @@ ABOUT = (
 
 
 LONG_TALK = 500 if CAMPAIGN else 120
-LAST_SIX = range(LONG_TALK - 6, LONG_TALK)
 
 
 def long_conversation() -> list[tuple[str, str]]:
@@ -509,24 +546,22 @@ async def test_in_many_turns_a_fact_of_the_third_is_found_and_used_and_the_promp
         json.dumps([{"ACTION": "chat_history", "ARGUMENTS": [wanted], "EXPLANATION": "who"}]),
         reply,
     ]
-    last = agent(replies, journal, "phased", tools=["calculator"])
+    last = agent(replies, journal, "phased", tools=["calculator"], history=plait.History(share=0.01))
     run = await last.arun("I have to send her a parcel. Where do I send it?", session="trip")
     assert run.answer == "Your sister lives in Trondheim."
     (found,) = observed(run)
     assert "Turn 3 (" in found and len(re.findall(r"^Turn ", found, re.M)) <= 4
     history = Journal(journal).head(run.id).history
-    assert [each.question.split(":")[0] for each in history] == [
-        f"Question {i}" for i in range(LONG_TALK - 6, LONG_TALK)
-    ]
+    assert 2 <= len(history) < 12 and history[-1].question.startswith(f"Question {LONG_TALK - 1}:")
     sizes = []
     for text in requests(run):
         messages = json.loads(text)["messages"]
         earlier = [message for message in messages if any(message["content"] == said for each in history for said in
                    (each.question, each.answer))]  # fmt: skip
-        assert len(earlier) == 12 and sum(len(message["content"]) for message in earlier) <= 6000
+        assert len(earlier) == 2 * len(history) and sum(len(message["content"]) for message in earlier) <= 1280
         sizes.append(len(text))
         assert FACT not in text or text == requests(run)[-1]
-    short = await agent(replies, journal, "phased", tools=["calculator"]).arun("Where?", session="new")
+    short = await agent(replies, journal, "phased", tools=["calculator"], history=HIDDEN).arun("Where?", session="new")
     most = [len(text) + 6000 + 12 * 40 + 4 * 3 * SHOWN for text in requests(short)]
     assert all(size <= bound for size, bound in zip(sizes, most, strict=True))
     assert last.replay(run.id).requests == 3
@@ -558,7 +593,6 @@ def test_two_processes_add_turns_to_one_session_and_each_is_recorded_with_what_i
     order = [Exchange(each.question, each.answer or "") for each in turns]
     for number, each in enumerate(turns):
         history = store.head(each.run).history
-        assert len(history) <= 6
         places = [order.index(exchange) for exchange in history]
         assert places == sorted(places) and all(place < number for place in places)
         own = [order[i] for i in range(number) if order[i].question[0] == each.question[0]]

@@ -279,6 +279,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
 def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
     first = agent([final("mild"), final("mild again")], journal=journal)
     first.run(TASK, session="trip")
+    first = first.using(history=plait.History(share=0))
     run = first.run("And what is the weather in Rome?", session="trip")
     assert "chat_history" in prompts(run)[0] and "method_search" in prompts(run)[0]
     assert first.replay(run.id).whole

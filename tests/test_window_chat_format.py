@@ -47,7 +47,8 @@ def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> No
         return
     assert wanted.messages[-1].role == "user" and wanted.question.strip()
     assert [each.role for each in wanted.messages] == ["user", "assistant"] * (len(wanted.messages) // 2) + ["user"]
-    assert len(wanted.history) == len(wanted.messages) // 2
+    said = [each for each in asked["messages"] if each["role"] == "assistant" and each["content"]]
+    assert wanted.earlier.turns or not said
 
 
 @given(st.binary(max_size=60))
@@ -144,7 +145,9 @@ def test_a_message_of_files_alone_is_a_question_and_a_turn(parts: list[dict[str,
     now = parse({"role": "system", "content": ""}, message)
     assert (now.question, len(now.parts)) == (NO_TEXT, 1 + count)
     later = parse(message, {"role": "assistant", "content": "A dot."}, HI)
-    assert later.history[0].question.startswith(f"{NO_TEXT}\n(attached: ") and later.question == "Hi."
+    (turn,) = later.earlier.turns
+    assert f"{NO_TEXT}\n(attached: " in f"{NO_TEXT}\n{turn.question}" and later.question == "Hi."
+    assert len(turn.attachments) == count and len(later.earlier.contents) == len(set(turn.attachments))
     # A client may send the words as a message of its own, before or after.
     for pair in ((message, HI), (HI, message)):
         asked = parse(*pair)
@@ -175,8 +178,37 @@ def test_empty_turns_before_the_question_are_accepted() -> None:
         ([thought, {"type": "text", "text": "Yes."}], "Yes."),
         ([{"type": "refusal", "refusal": "No."}], "No."),
     ):
-        (turn,) = parse({"role": "user", "content": None}, {**said, "content": content}, HI).history
-        assert (turn.question, turn.answer) == (NO_TEXT, text)
+        turns = parse({"role": "user", "content": None}, {**said, "content": content}, HI).earlier.turns
+        assert [(turn.question, turn.answer) for turn in turns] == [("", text)] * bool(text)
+
+
+def test_messages_with_calls_their_results_and_parts_of_other_kinds_are_turns() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    wanted = parse(
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "How can I help?"},
+        HI,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "5"},
+        {"role": "assistant", "content": [PICTURE, {"type": "input_audio"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}]},
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": "And"},
+        {"role": "user", "content": "now?"},
+    )
+    assert (wanted.system, wanted.question) == ("Be brief.", "Be brief.\n\nAnd\n\nnow?")
+    greeting, turn, picture = wanted.earlier.turns
+    assert (greeting.question, greeting.answer, turn.question) == ("", "How can I help?", "Hi.")
+    assert [(each.tool, each.result) for each in turn.calls] == [("look", "5")]
+    assert "input_audio" in turn.answer and "(attached: image)" in turn.answer and turn.attachments
+    assert "is no data URL" in picture.question and "Be brief" not in str(wanted.earlier)
+    assert [each.role for each in wanted.messages] == ["user", "assistant"] * 3 + ["user"]
+    empty = {"role": "assistant", "content": "", "tool_calls": None}
+    assert parse(HI, empty, {"role": "system", "content": "Be kind."}).question == "Be kind.\n\nHi."
+    odd = {"role": "user", "content": [{"type": {}, "text": "x"}, {"type": ["text"]}]}
+    assert '["text"]' in parse(odd, {"role": "assistant", "content": "a"}, HI).earlier.turns[0].question
+    with pytest.raises(RequestRejected, match="End with the question"):
+        parse(HI, {"role": "tool", "tool_call_id": "1", "content": None})
 
 
 def user(*parts: Any) -> dict[str, Any]:
@@ -195,12 +227,12 @@ def user(*parts: Any) -> dict[str, Any]:
         ([user(5)], "is not text"),
         ([user({"type": "text"})], "is not text"),
         ([{"role": "system", "content": [PICTURE]}, HI], "'image_url'. A message of the role system takes text"),
-        ([HI, {"role": "assistant", "content": [PICTURE]}, HI], "A message of the role assistant takes text"),
-        ([user({"type": "file", "file": {"file_id": "file-1"}})], "knows no file ids. Send the content: data:"),
+        ([user({"type": "file", "file": {"file_id": "file-1"}})], "no file id is known. Send the content: data:"),
         ([user({"type": "image_url", "image_url": {"url": data_url(PNG, "data:image/png;base64,é")}})], "not valid"),
         ([user({"type": "image_url", "image_url": {"url": "data:image/png;base64,"}})], "is empty"),
-        ([HI, {"role": "assistant", "tool_calls": [{"id": "1"}]}, HI], "start a new conversation"),
-        ([HI, {"role": "tool", "content": "5"}, HI], "Leave out messages with tool calls"),
+        ([HI, {"role": "assistant", "tool_calls": [{"id": "1"}]}, HI], "messages[1] is invalid"),
+        ([HI, {"role": "tool", "content": "5"}], "End with the question"),
+        ([HI, {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}], "End with the question"),
         ([HI, {"role": ["user"], "content": "x"}], "needs a role: system, developer, user, assistant"),
         ([], "'messages' is missing, or empty. Send chat completions"),
     ],

@@ -113,7 +113,7 @@ def test_what_is_more_than_the_window_shows_can_be_searched(agent: plait.Agent) 
         for i in range(20)
         for role, text in (("user", f"Fact {i}: the {'cat' if i == 3 else 'dog'} has {i} spots."), ("assistant", "Ah."))
     ]
-    with serving(agent.using(model=model, history=plait.History())) as here:
+    with serving(agent.using(model=model, history=plait.History(share=0.003))) as here:
         say(here, [*before, {"role": "user", "content": "Which cat?"}])
         (row,) = here.manager.journal.runs()
         assert "Fact 3" not in SEEN[0] and "Fact 19" in SEEN[0]

@@ -130,9 +130,10 @@ def test_a_limit_that_allows_nothing_is_reported(name: str) -> None:
         lambda: plait.Limits(tool_seconds=None),  # type: ignore[arg-type]
         lambda: plait.CodeLimits(seconds=0),
         lambda: plait.CodeLimits(tool_calls=None),  # type: ignore[arg-type]
-        lambda: plait.History(turns=-1),
-        lambda: plait.History(chars="6000"),  # type: ignore[arg-type]
-        lambda: plait.History(turns=True),
+        lambda: plait.History(share=-1),
+        lambda: plait.History(share=1.5),
+        lambda: plait.History(share="0.5"),  # type: ignore[arg-type]
+        lambda: plait.History(share=True),
         lambda: plait.History(embedder=""),
         lambda: plait.History(embedder=None),  # type: ignore[arg-type]
         lambda: plait.ReAct(dialect="xx"),  # type: ignore[arg-type]

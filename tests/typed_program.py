@@ -22,7 +22,7 @@ agent = plait.Agent(
     model=plait.Scripted(["Final Answer: x"]),
     tools=[population, "calculator"],
     limits=plait.Limits(steps=3, code=plait.CodeLimits(seconds=1.0)),
-    history=plait.History(turns=2),
+    history=plait.History(share=0.5),
     journal=False,
 )
 

@@ -139,13 +139,12 @@ class Agent(AgentFields[DepsT, OutputT]):
         `deps` is the object that tools get as `Context.deps`; None for what `Agent.make_deps` makes. The journal does
         not store it.
 
-        `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
-        `Agent.history` says, and can search all of them. `history` holds the earlier turns if your application stores
-        them: `run.messages()` of an earlier run, other chat-completions messages, or `Exchange` objects. System
-        messages in it are ignored. `now` is the time that code sees, in seconds since 1970; None
-        for this machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong
-        description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
-        raises KeyboardInterrupt.
+        `session` makes the run a turn of that conversation in the journal. The run sees the earlier turns, as many as
+        `Agent.history` allows, and can search the others. `history` holds the earlier turns if your application stores
+        them: `run.messages()` of an earlier run, other chat-completions messages, or `Exchange` objects. `now` is the
+        time that code sees, in seconds since 1970; None for this machine's clock. `Run.status` says how the run ended.
+        `PlaitError` is raised only for a wrong description (an unknown model, a journal that cannot be written). Ctrl-C
+        cancels the run, keeps its record and raises KeyboardInterrupt.
         """
         work = self.arun(
             question, deps=deps, session=session, on_event=on_event, on_wait=on_wait, history=history, now=now, **about
@@ -289,16 +288,17 @@ class Agent(AgentFields[DepsT, OutputT]):
         return replace(self, **changes)
 
     def as_tool(
-        self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False
+        self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False, history: bool = False
     ) -> Tool[Context[DepsT]]:
         """Return a tool that runs this agent as a child of the run that calls the tool.
 
         `description` tells the other model what this agent is good for. The child shares the journal, limits,
         approvals, deadline and cancellation of that run (see `plait.Context.arun`). With `hand_off`, the answer of this
         agent is the answer of that run, which ends. An answer that does not fit that run's output is an error of
-        the call. Raises `ConfigError` for an invalid name or description.
+        the call. With `history`, this agent also sees the conversation of that run: the earlier turns and the question.
+        Raises `ConfigError` for an invalid name or description.
         """
-        return make_agent_tool(self, name, description, hand_off)
+        return make_agent_tool(self, name, description, hand_off, history)
 
     # -- the record
 

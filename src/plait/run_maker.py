@@ -28,6 +28,7 @@ from plait.runtime.conversations.attachments import (
     AttachedFiles,
     UserQuestion,
     check_acceptance,
+    is_accepted,
     restore_files,
     split_question,
 )
@@ -100,15 +101,19 @@ class RunMaker:
         await parts.load_tools()
         await parts.check_sandbox(parts.agent.sandbox)
         conversation = None
+        if session is not None or history is not None:
+            room = parts.agent.history.find_room(Phases(parts.models).context_tokens)
         if session is not None:
             store = parts.require_store()
             await require_answered(session, store)
             if history is None:
-                has_tools = bool(parts.toolset) or traits_of(parts.loop).searches_history
-                conversation = await open_conversation(session, store, parts.agent.history, has_tools=has_tools)
+                always = traits_of(parts.loop).searches_history
+                conversation = await open_conversation(session, store, room, always_searched=always)
         if history is not None:
-            conversation = continue_conversation(session, parts.agent.history, history)
+            conversation = continue_conversation(session, room, history)
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None
+        if conversation is not None:
+            files = msgspec.structs.replace(files, contents={**conversation.contents, **files.contents})
         run_spec = await self.make_run_spec(
             question, on_wait, deps, conversation=conversation, shown=shown, now=now, files=files
         )
@@ -226,7 +231,7 @@ class RunMaker:
             recorded_conversation(head),
             shown_by(head),
             head.settings.get("now"),
-            await restore_files(head, store or parts.require_store()) if head.attachments else NO_FILES,
+            await restore_files(head, store or parts.require_store()) if head.files else NO_FILES,
             head.settings.get("context_tokens", 0),
             read_outside(head.settings),
             tuple(head.settings.get("modules", ())),
@@ -274,7 +279,11 @@ class RunMaker:
         return RunSpec(
             agent=agent,
             loop=parts.loop,
-            task=start.files.make_task(start.question, conversation.history if conversation is not None else ()),
+            task=start.files.make_task(
+                start.question,
+                conversation.history if conversation is not None else (),
+                lambda file: is_accepted(file, parts.loop, phases),
+            ),
             contents=start.files.contents,
             context=context,
             tools=tools.for_run(),

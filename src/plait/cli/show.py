@@ -260,7 +260,7 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
 
         _write_file(test, write_test(row, store.timeline(row.head.run, bodies=False)))
         return
-    for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)):
+    for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)):
         click.echo(line)
 
 
@@ -276,7 +276,7 @@ def _verify(file: str, journal: str | None) -> None:
     where = f"run {clean(run)}, sha256 {digest}"
     try:
         row, store = find_run(run, journal)
-        now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)))
+        now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)))
     except UnknownRun:
         click.echo(f"{file} is whole: {where}. The journal does not have this run.")
         return

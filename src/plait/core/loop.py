@@ -58,7 +58,8 @@ class OneKind:
 class Task(Struct, frozen=True, omit_defaults=True):
     """The user's request. `history` are the recent turns of its conversation, oldest first.
 
-    `attachments` are its images and PDF files, `texts` its text files: their names and their text.
+    `attachments` are its images and PDF files, `texts` its text files: their names and their text. Files of the history
+    are among them.
     """
 
     question: str

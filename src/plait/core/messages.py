@@ -54,11 +54,13 @@ class PastCall(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True, omit_defaults=True):
-    """One turn of a conversation: the user's question, the reply that the user saw, and the tool calls between."""
+    """One turn of a conversation: the user's question, the reply that the user saw, the tool calls between, and its
+    files, whose names stand in the texts."""
 
     question: str
     answer: str
     calls: tuple[PastCall, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 def system(content: str) -> Message:

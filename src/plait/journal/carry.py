@@ -21,6 +21,6 @@ async def pack(store: Store, run: str) -> CarriedRun:
         if (await store.find_run(row.head.run)).updated == row.updated:
             break  # else it waited, and went on meanwhile
     carried = tuple([(each.at, codec.encode_record(each.record).decode(), each.body) for each in rows])
-    contents = await store.read_contents(row.head.attachments)
+    contents = await store.read_contents(row.head.files)
     head = codec.encode(row.head).decode()
     return CarriedRun(head, row.status, row.outcome, row.totals, row.started, row.updated, carried, contents)

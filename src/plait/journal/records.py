@@ -259,6 +259,12 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     agent: str = ""
 
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """Return the files of the question and of the earlier turns."""
+        earlier = (file for turn in (*self.given, *self.history) for file in turn.attachments)
+        return tuple(dict.fromkeys((*self.attachments, *earlier)))
+
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.
 
@@ -274,7 +280,7 @@ class SessionTurn(Struct, frozen=True):
 
     `number` counts the session's turns from 1. `answer` is the reply as text, None if there is none. `started` is in
     seconds since 1970. `calls` are the tool calls of a turn that the caller passed; those of a recorded turn are in its
-    run.
+    run. `attachments` are the files of the question, which has their names.
     """
 
     number: int
@@ -283,6 +289,7 @@ class SessionTurn(Struct, frozen=True):
     answer: str | None
     started: float
     calls: tuple[PastCall, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 class SessionRow(Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast, get_args
@@ -33,6 +33,7 @@ from plait.core import (
     PlaitError,
     Reply,
     Stopped,
+    Think,
     Unsupported,
     WaitNext,
     WaitResult,
@@ -215,32 +216,36 @@ class Engine:
 
     async def _walk(self) -> Outcome:
         await self.performers.recall()
-        self._loop = self.run_spec.loop.run(self.run_spec.task, self.run_spec.context)
+        task, has_acted = self.run_spec.task, False
         while True:
+            self._loop = self._loop or self.run_spec.loop.run(task, self.run_spec.context)
             thrown, self._thrown = self._thrown, None
             result, self._result = self._result, None
             try:
                 effect = self._loop.send(result) if thrown is None else self._loop.throw(thrown)
             except StopIteration as end:
                 return self._settle_outcome(cast(Outcome, end.value))
+            except ContextOverflow as why:
+                if has_acted or not task.history:
+                    raise
+                left = len(task.history) // 2
+                await self._note(Note("shortened", f"{why}: {left} earlier turns are left"))
+                task, self._loop = structs.replace(task, history=task.history[len(task.history) - left :]), None
+                continue
             if isinstance(effect, Note):
                 await self._note(effect)
                 continue
+            has_acted = has_acted or not isinstance(effect, Think)
             try:
-                self._result = result = await self._perform_next(effect)
+                is_check = type(effect) in self.performers.checks  # which has a number of its own
+                key = f"{self._next}~{self._checks}" if is_check else str(self.take_number())
+                self._checks = self._checks + 1 if is_check else 0
+                self._result = result = await self.perform_effect(key, effect)
             except SIGNALS as why:
                 self._thrown = why
                 continue
             if isinstance(reply := result.reply if isinstance(result, WaitResult) else result, Reply):
                 self._last = reply
-
-    def _perform_next(self, effect: Effect) -> Awaitable[Any]:
-        """Perform the loop's effect under the next number. A check has a number of its own."""
-        if type(effect) in self.performers.checks:
-            key, self._checks = f"{self._next}~{self._checks}", self._checks + 1
-            return self.perform_effect(key, effect)
-        self._checks = 0
-        return self.perform_effect(str(self.take_number()), effect)
 
     def take_number(self) -> int:
         """Return the number of the next effect."""

@@ -113,12 +113,14 @@ class Attempt:
 
 
 class StartChild(Struct, frozen=True):
-    """A child run, with the id `run`, that a tool call starts. `deps` are the dependencies of its tools."""
+    """A child run, with the id `run`, that a tool call starts. `deps` are the dependencies of its tools. `history`: it
+    sees the conversation of the run that starts it."""
 
     agent: Any
     question: Any
     run: str
     deps: Any = None
+    history: bool = False
 
 
 class Finish(Struct, frozen=True):

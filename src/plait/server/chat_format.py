@@ -6,7 +6,6 @@ the client gets, and that an agent cannot do, is refused: see docs/serve.md.
 
 from __future__ import annotations
 
-import base64
 import codecs
 import json
 import re
@@ -17,28 +16,23 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import Exchange, File, Waiting
-from plait.core.attachments import with_names
+from plait.core import File, Waiting
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
 from plait.journal.entries import Question
 from plait.runtime.agents.annotations import check_annotations
-from plait.runtime.conversations.attachments import NO_TEXT, UserQuestion, attach
-from plait.runtime.conversations.sessions import check_session_name
+from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, UserQuestion, read_file_part
+from plait.runtime.conversations.chat_messages import ROLES, TEXT_PARTS, GivenTurns, read_content, read_turns
+from plait.runtime.conversations.sessions import NO_QUESTION, check_session_name
 from plait.runtime.run import Run
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
-_DATA_URL = re.compile(r"data:[^,]*;base64,")
 SESSION_HEADER = "x-plait-session"
-ROLES = ("system", "developer", "user", "assistant")
-TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""Types of parts that hold text, and the field that holds it."""
-FILES = ("image_url", "file", "input_image", "input_file")
-THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
-"""Types of an assistant's parts that are not its answer."""
-NO_TOOLS = "Leave out messages with tool calls and their results, or start a new conversation."
+RULERS, RESULTS = ("system", "developer"), ("tool", "function")
+REPLIERS = ("assistant", *RESULTS)
+"""Roles of messages that are not the user's."""
 
 
 class ChatMessage(Struct, frozen=True):
@@ -48,18 +42,15 @@ class ChatMessage(Struct, frozen=True):
     text: str
     files: tuple[File, ...] = ()
 
-    @property
-    def text_with_names(self) -> str:
-        """Return the text with the names of the files, as later turns see it."""
-        return with_names(self.text, [each.attachment for each in self.files])
-
 
 class ChatRequest(Struct, frozen=True):
-    """A request. `messages` alternate between user and agent and end with the user; `system` has the instructions,
-    `output` the JSON Schema of the answer, if the client gives one. `user` and `metadata` are for the journal."""
+    """A request. `messages` alternate between user and agent and end with the user; `earlier` are the turns before the
+    last message. `system` has the instructions, `output` the JSON Schema of the answer, if the client gives one. `user`
+    and `metadata` are for the journal."""
 
     model: str
     messages: tuple[ChatMessage, ...]
+    earlier: GivenTurns = GivenTurns()
     system: str = ""
     stream: bool = False
     include_usage: bool = False
@@ -80,13 +71,6 @@ class ChatRequest(Struct, frozen=True):
         """Return the agent's question with the files of the last message."""
         return [self.question, *self.messages[-1].files]
 
-    @property
-    def history(self) -> tuple[Exchange, ...]:
-        before = self.messages[:-1]
-        return tuple(
-            Exchange(one.text_with_names, other.text) for one, other in zip(before[::2], before[1::2], strict=True)
-        )
-
 
 def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     """Read a request. Raises `RequestRejected` naming the wrong field."""
@@ -100,7 +84,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     if not isinstance(model, str) or not model:
         _reject("'model' is missing.", "model", hint="Name an agent; /v1/models lists them.")
     _refuse_unsupported(given)
-    system, messages = _parse_messages(given.get("messages"))
+    system, messages, earlier = _parse_messages(given.get("messages"))
     options = given.get("stream_options")
     about: dict[str, Any] = {}
     for name in ("user", "metadata"):
@@ -111,6 +95,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     return ChatRequest(
         model=model,
         messages=messages,
+        earlier=earlier,
         system=system,
         stream=_parse_flag(given, "stream", False),
         include_usage=_parse_flag(options, "include_usage", False) if isinstance(options, dict) else False,
@@ -158,93 +143,77 @@ def _parse_response_format(given: Any) -> dict[str, Any] | None:
     return _reject("'response_format' is not valid.", "response_format", hint=hint)
 
 
-def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...]]:
+def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurns]:
+    """Return the instructions, the messages that identify the conversation, and the turns before the last one."""
     if not isinstance(given, list) or not given:
         hint = "Send chat completions: a list of messages that ends with the user's question."
         _reject("'messages' is missing, or empty.", "messages", hint=hint)
+    for i, message in enumerate(given):
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            _reject(f"'messages[{i}]' needs a role: {', '.join(ROLES)}.", f"messages[{i}].role")
+    # The question: the user's messages at the end. Some clients send the message that they will fill with the answer.
+    last = max((i for i, each in enumerate(given) if each["role"] == "user"), default=-1)
+    begins = next((i + 1 for i in reversed(range(last)) if given[i]["role"] in REPLIERS), 0)
+    rest = [each for each in given[last + 1 :] if each["role"] in REPLIERS]
+    fields = ("content", "tool_calls", "function_call")
+    if last < 0 or any(each["role"] in RESULTS or any(map(each.get, fields)) for each in rest):
+        _reject("The last message is not the user's.", "messages", hint="End with the question.")
+    try:
+        # The instructions stand above the question.
+        earlier = read_turns([{**each, "content": None} if each["role"] in RULERS else each for each in given[:begins]])
+    except ConfigError as error:
+        _reject(error.message.replace("history", "messages"), "messages", hint="Send chat-completions messages.")
     system: list[str] = []
     messages: list[ChatMessage] = []
-    last = 0
     for i, message in enumerate(given):
-        where = f"messages[{i}]"
-        role = message.get("role") if isinstance(message, dict) else None
-        if role not in ROLES:
-            hint = NO_TOOLS if role in ("tool", "function") else ""
-            _reject(f"'{where}' needs a role: {', '.join(ROLES)}.", f"{where}.role", hint=hint)
-        if message.get("tool_calls") or message.get("function_call"):
-            text = f"'{where}' calls tools. The agent has tools of its own."
-            _reject(text, f"{where}.tool_calls", hint=NO_TOOLS)
-        text, files = _parse_content(message.get("content"), role, f"{where}.content")
-        last = i if role == "user" else last
-        if role in ("system", "developer"):
+        if i > last and message["role"] not in RULERS:
+            continue
+        role = "assistant" if message["role"] in REPLIERS else message["role"]
+        content = message.get("content") if message["role"] not in RESULTS else ""
+        if role in RULERS or i >= begins:
+            _check_content(content, role, f"messages[{i}].content")
+        text, files = read_content(content, "\n")
+        text = replace_surrogates(text)
+        if role in RULERS:
             system.append(text)
         elif messages and messages[-1].role == role:
             before = messages[-1]
             text = "\n\n".join(filter(str.strip, (before.text, text)))
             messages[-1] = ChatMessage(role, text, (*before.files, *files))
         elif not messages and role == "assistant":  # a greeting
-            greeting = (ChatMessage("user", "(nothing was asked yet)"), ChatMessage(role, text))
+            greeting = (ChatMessage("user", NO_QUESTION), ChatMessage(role, text))
             messages += greeting if text.strip() else ()
         else:
-            messages.append(ChatMessage(role, text, files))
-    if messages and messages[-1].role == "assistant" and not messages[-1].text.strip():
-        messages.pop()  # some clients send the message that they will fill with the answer
-    if not messages or messages[-1].role != "user":
-        _reject("The last message is not the user's.", "messages", hint="End with the question.")
+            messages.append(ChatMessage(role, text, tuple(files)))
     if not messages[-1].text.strip() and not messages[-1].files:
         where = f"messages[{last}].content"
         _reject(f"'{where}' is empty.", where, hint="Send a question, an image or a file.")
     for i, each in enumerate(messages):
         if each.role == "user" and not each.text.strip():
             messages[i] = structs.replace(each, text=NO_TEXT)
-    return "\n\n".join(filter(str.strip, system)), tuple(messages)
+    return "\n\n".join(filter(str.strip, system)), tuple(messages), earlier
 
 
-def _parse_content(content: Any, role: str, where: str) -> tuple[str, tuple[File, ...]]:
-    """Return the text and the files of a message. Its content is a text, a part, a list of both, or null."""
-    texts: list[str] = []
-    files: list[File] = []
+def _check_content(content: Any, role: str, where: str) -> None:
+    """Reject a question, or instructions, with a part of which the agent can make no use."""
     for part in content if isinstance(content, list) else [content]:
-        kind = part.get("type") if isinstance(part, dict) else "text"
-        if kind in FILES and role == "user":
-            files.append(_parse_file(part, kind, where))
-        elif kind in THOUGHTS and role == "assistant":
-            continue
-        elif not isinstance(kind, str) or kind not in TEXTS:
+        kind = part.get("type", "") if isinstance(part, dict) else "text"
+        if kind in FILE_PARTS and role == "user":
+            try:
+                read_file_part(part)
+            except ConfigError as error:
+                _reject(f"'{where}': {error.message}", where, hint=error.hint)
+        elif not isinstance(kind, str) or kind not in TEXT_PARTS:
             takes = f"A message of the role {role} takes text (type text)."
             if role == "user":
                 takes = "Agents take text, images and files (types text, image_url, file)."
-            _reject(f"'{where}' has a part of type {repr_short(kind)}. {takes}", where)
-        else:
-            text = part.get(TEXTS[kind], part) if isinstance(part, dict) else part
-            if isinstance(text, str):
-                texts.append(text)
-            elif text is not None:
-                _reject(f"'{where}' is not text.", where)
-    text = "\n".join(texts)
+            _reject(f"'{where}' has a part of type {repr_short(kind or None)}. {takes}", where)
+        elif not isinstance(part.get(TEXT_PARTS[kind], part) if isinstance(part, dict) else part, str | None):
+            _reject(f"'{where}' is not text.", where)
     try:
-        text.encode()
+        read_content(content)[0].encode()
     except UnicodeEncodeError:
         _reject(f"'{where}' has half a surrogate pair, which is not text.", where)
-    return text, tuple(files)
-
-
-def _parse_file(part: dict[str, Any], kind: str, where: str) -> File:
-    """Return the image or file of a part. It has to be a data URL: the server fetches no address."""
-    inner = part.get(kind)
-    inner = inner if isinstance(inner, dict) else part
-    given = str(inner.get("url") or inner.get("image_url") or inner.get("file_data"))
-    head = _DATA_URL.match(given)
-    if head is None:
-        hint = "The server fetches no addresses and knows no file ids. Send the content: data:image/png;base64,..."
-        _reject(f"'{where}' has a part of type {kind} that is no data URL.", where, hint=hint)
-    try:
-        content = base64.b64decode("".join(given[head.end() :].split()), validate=True)
-        return attach(content, str(inner.get("filename") or ""))
-    except ValueError:
-        return _reject(f"'{where}' has a part of type {kind} that is not valid base64.", where)
-    except ConfigError as error:
-        return _reject(f"'{where}': {error}", where)
 
 
 def _parse_session(field: Any, header: str | None) -> str | None:

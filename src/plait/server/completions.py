@@ -141,7 +141,7 @@ class ChatCompletion:
         history = None
         if named is None or not state.is_known:
             history = await asyncio.to_thread(
-                conversations.mark_clean_turns, manager.journal, caller, asked.history, state.is_known
+                conversations.check_clean_turns, manager.journal, caller, asked.earlier, state.is_known
             )
         return await manager.start(
             asked.model,

@@ -15,12 +15,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
-from msgspec import Struct, convert
+from msgspec import Struct, convert, structs
 
-from plait.core import Exchange, Waiting
+from plait.core import Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
 from plait.journal.entries import Question
 from plait.journal.keys import QUESTION_ID_LENGTH
@@ -32,7 +31,7 @@ from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, NoJournal, wait_for
 from plait.runtime.approvals import waiting_with, without_id
-from plait.runtime.conversations.chat_messages import write_messages
+from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
@@ -96,13 +95,11 @@ def state_of(row: RunRow) -> ConversationState:
     )
 
 
-def mark_clean_turns(
-    journal: Journal, caller: Caller, turns: Sequence[Exchange], is_known: bool
-) -> list[dict[str, Any]]:
-    """Return the earlier turns that a client sent as messages, with marks on those that hold nothing from outside:
-    all of a session of the caller (`is_known`; its runs know what they read), else what clean runs said. Blocking."""
+def check_clean_turns(journal: Journal, caller: Caller, earlier: GivenTurns, is_known: bool) -> GivenTurns:
+    """Return the earlier turns that a client sent, with whether all of them hold nothing from outside: those of a
+    session of the caller (`is_known`; its runs know what they read), and what clean runs said. Blocking."""
     clean: set[str] = set()
-    if turns and not is_known:
+    if earlier.turns and not is_known:
         label = str(RunLabel(caller.owner, "")).removesuffix(":")
         rows = journal.find(RunQuery(label=label, limit=LOOK_BACK))
         said = {
@@ -111,9 +108,11 @@ def mark_clean_turns(
             if (answer := (row.outcome or {}).get("answer")) is not None
         }
         clean = {text for text, is_tainted in said if not is_tainted and (text, True) not in said}
-    return [
-        message for turn in turns for message in write_messages([turn], clean=is_known or turn.answer.strip() in clean)
-    ]
+    # A run never returned calls to a client, so the client has them from elsewhere.
+    is_proven = all(
+        not turn.calls and (is_known or not turn.answer or turn.answer.strip() in clean) for turn in earlier.turns
+    )
+    return structs.replace(earlier, is_proven=is_proven)
 
 
 def check_agent(state: ConversationState, agent: str) -> None:

@@ -1,4 +1,5 @@
-"""The tool `chat_history`, which searches the earlier turns of a conversation by meaning and by words."""
+"""The tool `chat_history`, which searches the earlier turns of a conversation by meaning and by words: the questions,
+the answers, and the beginning and end of each result of a tool."""
 
 from __future__ import annotations
 
@@ -101,12 +102,15 @@ class _Conversation:
         when = f" ({datetime.fromtimestamp(turn.started).astimezone():%Y-%m-%d %H:%M})" if turn.started else ""
         lines = [f"Turn {turn.number}{when}", f"The user: {shorten(turn.question, SHOWN)[0]}"]
         lines.append("You: " + (shorten(turn.answer, SHOWN)[0] if turn.answer is not None else "(no answer)"))
-        if max(len(turn.question), len(turn.answer or "")) > SHOWN:
-            lines.append(f"The part of it that fits: {self._parts[part][1]}")
+        fitting = self._parts[part][1]
+        if max(len(turn.question), len(turn.answer or "")) > SHOWN or (turn.calls and fitting not in _text_of(turn, 0)):
+            lines.append(f"The part of it that fits: {fitting}")
         if more:
             lines.append(f"(Much the same was said in {more} other turn{'s' * (more > 1)}.)")
         return "\n".join(lines)
 
 
-def _text_of(turn: SessionTurn) -> str:
-    return f"{turn.question}\n{turn.answer}" if turn.answer is not None else turn.question
+def _text_of(turn: SessionTurn, of_result: int = 2 * PART) -> str:
+    """Return the question, the answer, and each result of a call with at most `of_result` characters."""
+    results = (shorten(call.result, of_result)[0] for call in turn.calls if of_result)
+    return "\n".join((turn.question, *([turn.answer] if turn.answer is not None else []), *results))

@@ -36,6 +36,7 @@ SECONDS = 20.0
 SHOWN = 20_000
 """Maximum number of characters of a file that are shown at once."""
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,16 +83,16 @@ class Folder(Struct, frozen=True, weakref=True):
                 return found
         raise ToolError(f"The folder {self.root} is gone, or another one is there now.", hint="Ask the user.")
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return the content of a regular file of at most `MAX_BYTES`. Raises `ToolError`."""
+    def read_bytes(self, path: str, most: int = MAX_BYTES) -> bytes:
+        """Return the content of a regular file of at most `most` bytes. Raises `ToolError`."""
         parts = split_path(path)
         with self._open_parent(parts) as parent, _explain(path):
             _check_kind(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False), path)
             with open_file(parts[-1], os.O_NONBLOCK | os.O_NOCTTY | _NO_LINK, parent) as opened:
                 _check_kind(os.fstat(opened.fileno()), path)
-                content = opened.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ToolError(f"{path} has more than {MAX_BYTES:,} bytes.", hint="Only smaller files can be used.")
+                content = opened.read(most + 1)
+        if len(content) > most:
+            raise ToolError(f"{path} has more than {most:,} bytes.", hint="Only smaller files can be used.")
         return content
 
     def read_text(self, path: str) -> str:
@@ -209,7 +210,7 @@ def split_path(path: str) -> list[str]:
 
 def show_lines(path: str, text: str, first: int, count: int) -> str:
     """Return lines of a file below a line that says which. Raises `ToolError` if the file has fewer."""
-    lines = text.splitlines(keepends=True)
+    lines = _LINE.findall(text)
     if first > max(len(lines), 1):
         raise ToolError(f"{path} has {len(lines):,} lines; there is no line {first:,}.")
     shown: list[str] = []

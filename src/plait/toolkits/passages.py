@@ -31,12 +31,13 @@ NEAR_BEST = 0.6
 
 
 class Passage(Struct, frozen=True):
-    """A part of a text: its file, the heading above it, the text itself, and the line where it begins."""
+    """A part of a text: its file, the heading above it, the text itself, and the lines where it begins and ends."""
 
     file: str
     heading: str
     text: str
     line: int = 1
+    last_line: int = 1
 
 
 class Passages(Struct, frozen=True, dict=True):
@@ -67,18 +68,19 @@ def _title(passage: Passage) -> str:
 def split_passages(file: str, text: str) -> list[Passage]:
     """Split a text into passages: short paragraphs together, long ones apart, never across a heading."""
     found: list[Passage] = []
-    heading, held, begins = "", "", 0
-    text = text.replace("\r\n", "\n")
+    heading, held, begins, ends = "", "", 0, 0
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
 
     def flush() -> None:
         nonlocal held
         if held:
-            found.append(Passage(file, heading, held, text.count("\n", 0, begins) + 1))
+            line = text.count("\n", 0, begins) + 1
+            found.append(Passage(file, heading, held, line, line + text.count("\n", begins, ends)))
         held = ""
 
     at = 0
     for paragraph in re.split(r"\n\s*\n", text):
-        lines = paragraph.strip().splitlines()
+        lines = paragraph.strip().split("\n")
         while lines and re.match(r"#{1,6}\s", lines[0]):
             flush()
             heading = lines.pop(0).strip("# \t")
@@ -89,7 +91,7 @@ def split_passages(file: str, text: str) -> list[Passage]:
             at = max(place, at)
             if not held:
                 begins = at
-            held = f"{held}\n{piece}" if held else piece
+            held, ends = f"{held}\n{piece}" if held else piece, at + len(piece)
     flush()
     return found
 

@@ -183,12 +183,12 @@ def list_turns(
     columns = "id, question, json_extract(head, '$.attachments'), outcome, started"
     question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
     found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
-    return [
-        SessionTurn(
-            count - i, run, with_names(asked, codec.decode_attachments(files)), _said(outcome), read_time(started)
-        )
-        for i, (run, asked, files, outcome, started) in reversed(list(enumerate(found)))
-    ]
+    turns: list[SessionTurn] = []
+    for i, (run, asked, stored, outcome, started) in reversed(list(enumerate(found))):
+        files = codec.decode_attachments(stored)
+        asked, time = with_names(asked, files), read_time(started)
+        turns.append(SessionTurn(count - i, run, asked, _said(outcome), time, attachments=files))
+    return turns
 
 
 def list_sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:

@@ -125,7 +125,7 @@ class SqliteStore:
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
-        files = [(each, contents[each.digest]) for each in head.attachments if each.digest in contents]
+        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
         stored = [(each.digest, scrubber(data) if each.kind == "text" else data) for each, data in files]
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
@@ -283,7 +283,7 @@ class SqliteStore:
                     raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
                 family = [(n, row.head.run), *queries.descendants(connection, row.head.run)]
                 heads = [queries.find_run(connection, name, self.path)[1].head for _, name in family]
-                attached = [each for head in heads for each in head.attachments]
+                attached = [each for head in heads for each in head.files]
                 for each, name in family:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))

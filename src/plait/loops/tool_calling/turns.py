@@ -202,10 +202,16 @@ class NativeTurns(Turns):
         return (system(self._rules), *plain)
 
     def _said_before(self) -> Iterator[Message]:
-        """Yield the earlier turns, with their calls if this run has tools: endpoints refuse calls without tools."""
+        """Yield the earlier turns. Without tools their calls are in words: endpoints refuse calls without tools."""
         ids = count(1)
         for past in self._task.history:
             yield user(past.question)
+            if past.calls and not self._context.known_tools:
+                shown = [
+                    f"(You called {each.tool} with {_compact(each.input)}, which gave {each.result})"
+                    for each in past.calls
+                ]
+                yield assistant(self._escape("\n".join(shown)))
             for call in past.calls if self._context.known_tools else ():
                 id = f"earlier_{next(ids)}"
                 yield Message("assistant", "", (Call(call.tool, call.input, id),))

@@ -138,7 +138,9 @@ class ToolServices:
         finally:
             tasks.discard(task)
 
-    async def run_child(self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object) -> Run[OutputT]:
+    async def run_child(
+        self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object, history: bool
+    ) -> Run[OutputT]:
         """Run an agent as a child run of this call; see `Context.arun`."""
         digest = self.engine.journal.digest(identify_question(question))
         name = f"{digest}.{self._started[digest]}"
@@ -149,7 +151,7 @@ class ToolServices:
             self._pause()
         try:
             with self._working(self._children):
-                return await perform_child(self, agent, question, deps, name)
+                return await perform_child(self, agent, question, deps, name, history)
         except ChildWaits as why:
             tool = self.entry.tool
             if tool is not None and not tool.spec.repeatable:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, structs
 
-from plait.core import Event, LimitNear, Stopped, Waiting
+from plait.core import Event, Exchange, LimitNear, Stopped, Waiting
+from plait.core.attachments import with_names
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.events import ChildEvent
 from plait.core.text import sentence, shorten
@@ -35,6 +36,7 @@ from plait.runtime.calls.call_services import BudgetSpent
 from plait.runtime.calls.context import Context
 from plait.runtime.calls.make_call import ChildWaits
 from plait.runtime.conversations.attachments import UserQuestion, split_question
+from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
@@ -47,12 +49,21 @@ from plait.tools import Tool, tool
 if TYPE_CHECKING:
     from plait.runtime.calls.call_services import ToolServices
 
+PASSED_ON = "(passed on to another agent)"
+"""Stands for the answer to the question of a run, in the conversation that its child run sees."""
+
 
 class ChildMaker(Protocol):
     """Prepares the runs of an agent."""
 
     async def prepare_run(
-        self, asked: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
+        self,
+        asked: UserQuestion,
+        session: None,
+        on_wait: OnWait | None,
+        history: GivenTurns | None,
+        now: None,
+        deps: Any,
     ) -> tuple[RunSpec, RunHead]: ...
 
     async def prepare_resume(
@@ -79,9 +90,10 @@ class ChildAgent(Protocol[OutputT]):
 
 
 async def perform_child(
-    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, name: str
+    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, name: str, history: bool
 ) -> Run[OutputT]:
     """Run an agent as a child of a tool call, and return its run. `name` tells it from the other children of the call.
+    `history`: it sees the conversation of the run.
 
     Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
     """
@@ -92,7 +104,7 @@ async def perform_child(
     found = engine.journal.find(key)
     # A fork has the child runs of the run that it comes from.
     id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
-    effect = StartChild(agent, question, id, deps)
+    effect = StartChild(agent, question, id, deps, history)
     entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
     performer = RunChild(services)
     try:
@@ -156,7 +168,14 @@ class RunChild(BasePerformer):
         agent, on_wait = start.agent, engine.run_spec.on_wait
         log: RunLog
         if row is None:
-            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, None, None, deps)
+            task, history = engine.run_spec.task, None
+            if start.history:  # the child's head stores it; the guards pass on what is from outside
+                earlier = [file for turn in task.history for file in turn.attachments]
+                files = tuple(file for file in task.attachments if file not in earlier)
+                asked_now = "\n\n".join((with_names(task.question, files), *map(":\n".join, task.texts)))
+                asked_before = Exchange(asked_now, PASSED_ON, attachments=files)
+                history = GivenTurns((*task.history, asked_before), True, engine.run_spec.contents)
+            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, history, None, deps)
             settings = head.settings
             if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
                 settings = {**settings, "guards": carried}
@@ -212,7 +231,7 @@ def _derive_id(run: str, key: str) -> str:
     return f"{run.rpartition('-')[0]}-{digest[:12]}"
 
 
-def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool) -> Tool:
+def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool, history: bool) -> Tool:
     """Make the tool that runs an agent as a child. See `Agent.as_tool`."""
     for field, given in (("name", name), ("description", description)):
         if not isinstance(given, str):
@@ -224,7 +243,7 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
         Args:
             question: the whole task; the agent sees nothing else
         """
-        run = await ctx.arun(agent, question)
+        run = await ctx.arun(agent, question, history=history)
         if run.answer is None:
             raise ToolError(f"The agent gave no answer: {run.status}. {run.reason or ''}".strip())
         if isinstance(run.outcome, Stopped) and ctx.services is not None:
@@ -234,6 +253,9 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     # The run that calls the tool must have the dependencies of this agent, unless the agent makes its own. The tool
     # changes nothing by itself: the calls of the child have records and approvals of their own.
     run_agent.__annotations__["ctx"] = GenericAlias(Context, (None if agent.make_deps else agent.deps) or object)
-    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off)  # type: ignore[attr-defined]
+    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history)  # type: ignore[attr-defined]
+    if history:
+        seen = "the task; the agent also sees this conversation"
+        run_agent.__doc__ = str(run_agent.__doc__).replace("the whole task; the agent sees nothing else", seen)
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)

@@ -98,10 +98,13 @@ class Context(CallContext, Generic[Deps]):
         """Ask a model one question, blocking, for a synchronous tool. See `aask_model`."""
         return self._wait(self.aask_model(question, model=model, system=system, max_tokens=max_tokens))
 
-    async def arun(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
+    async def arun(
+        self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None, history: bool = False
+    ) -> Run[OutputT]:
         """Run an agent on a question as a child of this run, and return its `Run`.
 
-        `question` is a text, or a list of texts and files (`plait.attach`), as for `Agent.run`.
+        `question` is a text, or a list of texts and files (`plait.attach`), as for `Agent.run`. With `history`, the
+        agent also sees the conversation of this run: the earlier turns and the question.
 
         The child shares the journal, limits, approvals, deadline and cancellation of this run. `deps` are its
         dependencies; None passes on those of this run. When Plait makes the call again after a crash, the same question
@@ -110,11 +113,13 @@ class Context(CallContext, Generic[Deps]):
         """
         if deps is None and getattr(agent, "make_deps", None) is None:
             deps = self.deps
-        return await self._services_of_loop().run_child(agent, question, deps)
+        return await self._services_of_loop().run_child(agent, question, deps, history)
 
-    def run(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
+    def run(
+        self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None, history: bool = False
+    ) -> Run[OutputT]:
         """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
-        return self._wait(self.arun(agent, question, deps=deps))
+        return self._wait(self.arun(agent, question, deps=deps, history=history))
 
     def _require_services(self) -> ToolServices:
         if self.services is None:

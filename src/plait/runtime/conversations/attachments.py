@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -25,6 +27,9 @@ NO_TEXT = "(no text)"
 """Stands for the words of a question that is only files: a question needs a text."""
 MAX_TEXT = 1 << 20
 """Maximum size of a text file in bytes: it goes into the prompt whole."""
+FILE_PARTS = ("image_url", "file", "input_image", "input_file")
+"""Types of parts of a chat-completions message that hold an image or a file."""
+_DATA_URL = re.compile(r"data:[^,]*;base64,")
 
 
 class AttachedFiles(Struct, frozen=True):
@@ -33,16 +38,27 @@ class AttachedFiles(Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     contents: Mapping[str, bytes] = {}
 
-    def make_task(self, question: str, history: tuple[Exchange, ...]) -> Task:
-        """Return the task with these files: images and PDF files as attachments, text files as text."""
-        if not self.attachments:
+    def make_task(
+        self, question: str, history: tuple[Exchange, ...], accepts: Callable[[Attachment], bool] = lambda file: True
+    ) -> Task:
+        """Return the task with these files: images and PDF files as attachments, text files as text.
+
+        Files of the history come first: those that the models accept, the newest that a request has room for.
+        """
+        files = [*dict.fromkeys(self.attachments)]
+        room = MAX_BYTES - sum(each.size for each in files)
+        for each in reversed([file for turn in history for file in turn.attachments]):
+            if each not in files and each.digest in self.contents and each.size <= room and accepts(each):
+                files.insert(0, each)
+                room -= each.size
+        if not files:
             return Task(question, history)
         texts = tuple(
             (each.name or "file", self.contents[each.digest].decode("utf-8", "replace"))
-            for each in self.attachments
+            for each in files
             if each.kind == "text"
         )
-        return Task(question, history, tuple(each for each in self.attachments if each.kind != "text"), texts)
+        return Task(question, history, tuple(each for each in files if each.kind != "text"), texts)
 
 
 NO_FILES = AttachedFiles()
@@ -67,6 +83,25 @@ def attach(source: str | Path | bytes, name: str = "") -> File:
             raise ConfigError(f"{path} can't be attached: {why.strerror or why}.", hint="Check the path.") from None
     _check_file(file.attachment)
     return file
+
+
+def read_file_part(part: Mapping[str, Any]) -> File:
+    """Return the image or file in a part of a chat-completions message. Raises `ConfigError`; nothing is fetched."""
+    kind = part["type"]
+    inner = part.get(kind)
+    inner = inner if isinstance(inner, Mapping) else part
+    given = str(inner.get("url") or inner.get("image_url") or inner.get("file_data"))
+    head = _DATA_URL.match(given)
+    if head is None:
+        raise ConfigError(
+            f"A part of type {kind} is no data URL.",
+            hint="No address is fetched, and no file id is known. Send the content: data:image/png;base64,...",
+        )
+    try:
+        content = base64.b64decode("".join(given[head.end() :].split()), validate=True)
+    except ValueError:
+        raise ConfigError(f"A part of type {kind} is not valid base64.") from None
+    return attach(content, str(inner.get("filename") or ""))
 
 
 def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
@@ -109,7 +144,7 @@ def identify_question(given: UserQuestion) -> str:
 
 async def restore_files(head: RunHead, store: Store) -> AttachedFiles:
     """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
-    return AttachedFiles(head.attachments, await store.read_contents(head.attachments))
+    return AttachedFiles(head.attachments, await store.read_contents(head.files))
 
 
 async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
@@ -120,7 +155,7 @@ async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
     if not find_references(body):
         return body
     artifacts = ArtifactStore(read_artifacts(await read_timeline(store, head.run)))
-    return fill_contents(body, find_contents(body, await store.read_contents(head.attachments), artifacts))
+    return fill_contents(body, find_contents(body, await store.read_contents(head.files), artifacts))
 
 
 def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:
@@ -138,6 +173,13 @@ def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactSt
             )
         found[digest] = content
     return found
+
+
+def is_accepted(file: Attachment, loop: Loop, phases: Phases) -> bool:
+    """Return whether each model of a run gets a file of an earlier turn: it can, or the file is text."""
+    models = phases.models_of(loop.phases)
+    takes_files = traits_of(loop).transcript != "completion"
+    return file.kind == "text" or (takes_files and all(model.abilities.accepts(file) for model in models))
 
 
 def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:

@@ -12,27 +12,64 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct, structs
 
-from plait.core import Call, Exchange, PastCall
+from plait.core import Attachment, Call, Exchange, File, PastCall
 from plait.core.arguments import named_input
+from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
+from plait.core.text import shorten
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments
+from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, read_file_part
+from plait.tools.render import replace_surrogates
 from plait.user_folders import state_folder
 
-ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
+
+class GivenTurns(Struct, frozen=True):
+    """Turns of a conversation that the caller passed, oldest first. "" for a question or an answer: there is none.
+
+    `is_proven`: they hold nothing from outside. `contents` are the bytes of their files, by digest.
+    """
+
+    turns: tuple[Exchange, ...] = ()
+    is_proven: bool = True
+    contents: Mapping[str, bytes] = {}
+
+
+ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]] | GivenTurns
 """Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking")
+"""Types of parts: those that hold text, with the field that holds it; those of an assistant that were not said."""
+LONGEST_PART = 2000
+"""Maximum number of characters shown of a part of another type."""
+UNKNOWN_TOOL, NO_RESULT = "unknown_tool", "(the result is not in this conversation any more)"
+"""Stand for the tool of a call that is missing, and for a result that is."""
 
 MARK = "clean"
 """The key of the mark in the last message of a turn."""
 _KEY_BYTES = 32
+
+
+class _Draft(Struct):
+    """A turn that is being read: the messages of each side, its calls and files, and its mark."""
+
+    question: list[str] = []
+    answer: list[str] = []
+    calls: list[PastCall] = []
+    files: list[Attachment] = []
+    mark: Any = None
+    may_be_clean: bool = True
 
 
 def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
@@ -50,14 +87,15 @@ def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[Pa
 
 
 def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[dict[str, Any]]:
-    """Return turns as messages: the user's question, each call with its result, and the answer unless it is "".
+    """Return turns as messages: the user's question, each call with its result, and the answer, unless it is "".
 
     `clean`: they hold nothing from outside. The last message of each turn then has a mark that `read_turns` checks.
     """
     messages: list[dict[str, Any]] = []
     number = 0
     for turn in turns:
-        messages.append({"role": "user", "content": turn.question})
+        if turn.question:
+            messages.append({"role": "user", "content": turn.question})
         for call in turn.calls:
             number += 1
             id = f"call_{number}"
@@ -67,59 +105,81 @@ def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[di
             messages.append({"role": "tool", "tool_call_id": id, "content": call.result})
         if turn.answer:
             messages.append({"role": "assistant", "content": turn.answer})
-        if clean and messages[-1]["role"] != "user":
+        if clean and (turn.answer or turn.calls):
             messages[-1][MARK] = _mark_of(turn)
     return messages
 
 
-def read_turns(history: ChatMessages) -> tuple[tuple[Exchange, ...], bool]:
-    """Return the turns in a history, and whether all of them are proven to hold nothing from outside.
+def read_turns(history: ChatMessages) -> GivenTurns:
+    """Return the turns in a history. Nothing is left out but empty messages and a model's reasoning.
 
-    Leaves out system messages and calls without a result.
-
-    Raises `ConfigError` for a message that is not of a known shape.
+    Messages of one side in a row are joined. A system message is a part of the user's words. What has a call without a
+    result, a result without a call, or a part that no model takes, says so. Raises `ConfigError` for a message that is
+    not of a known shape.
     """
-    turns: list[Exchange] = []
-    marks: list[Any] = []
-    named: dict[str, tuple[str, Any]] = {}
+    if isinstance(history, GivenTurns):
+        return history
+    drafts: list[_Draft] = []
+    contents: dict[str, bytes] = {}
+    open_calls: dict[str, tuple[_Draft, int]] = {}
     for i, each in enumerate(history):
         if isinstance(each, Exchange):
-            turns.append(each)
-            marks.append(None)
+            drafts.append(_Draft(list(filter(None, [each.question])), list(filter(None, [each.answer]))))
+            drafts[-1].calls, drafts[-1].files = list(each.calls), list(each.attachments)
             continue
         role = each.get("role") if isinstance(each, Mapping) else None
-        if role in ("system", "developer"):
+        if role not in ROLES:
+            raise _invalid(i, f"it is not a message of the roles {', '.join(ROLES)}")
+        try:
+            text, files = read_content(each.get("content"))
+        except ValueError as why:
+            raise _invalid(i, str(why)) from None
+        contents |= {file.attachment.digest: file.data for file in files}
+        attached = [file.attachment for file in files]
+        text = with_names(text if text.strip() else NO_TEXT, attached) if files else text
+        calls = list(_read_calls(each, i)) if role == "assistant" else []
+        text, is_result = replace_surrogates(text), role in ("tool", "function")
+        asks = role not in ("assistant", "tool", "function")
+        if not (text.strip() or calls or is_result):
             continue
-        if role == "user":
-            turns.append(Exchange(_read_text(each, i), ""))
-            marks.append(None)
-            continue
-        if role not in ("assistant", "tool") or not turns:
-            raise _invalid(
-                i, "it is not a message of the roles user, assistant or tool, or no user message is before it"
-            )
-        last = turns.pop()
-        question, answer, calls = last.question, last.answer, last.calls
-        if role == "tool":
-            if (id := str(each.get("tool_call_id"))) not in named:
-                raise _invalid(i, f"no assistant message before it has the call {id!r}")
-            calls = (*calls, PastCall(*named.pop(id), _read_text(each, i)))
-        elif made := each.get("tool_calls"):
-            named |= dict(_read_calls(made, i))
+        if not drafts or (asks and (drafts[-1].answer or drafts[-1].calls)):
+            drafts.append(_Draft())
+        last = drafts[-1]
+        last.files += attached
+        if is_result:
+            draft, at = open_calls.pop(str(each.get("tool_call_id") or each.get("name")), (last, -1))
+            if at < 0:
+                name, at = each.get("name"), len(last.calls)
+                last.calls.append(PastCall(name if isinstance(name, str) and name else UNKNOWN_TOOL, None, ""))
+            draft.calls[at] = structs.replace(draft.calls[at], result=text)
+        elif asks:
+            if role != "user":  # the application may write at the start; what comes later may be a summary of anything
+                last.may_be_clean &= len(drafts) == 1 and not (last.question or last.answer)
+                text = f"(system message: {text})"
+            last.question.append(text)
         else:
-            answer = "\n\n".join(filter(None, (answer, _read_text(each, i))))
-        turns.append(Exchange(question, answer, calls))
-        marks[-1] = each.get(MARK)
-    return tuple(turns), all(map(_is_clean, turns, marks))
+            last.answer += [text] if text.strip() else []
+            for id, call in calls:
+                open_calls[id] = last, len(last.calls)
+                last.calls.append(call)
+        last.mark = each.get(MARK)
+    turns = tuple(
+        Exchange("\n\n".join(each.question), "\n\n".join(each.answer), tuple(each.calls), tuple(each.files))
+        for each in drafts
+    )
+    may_be_clean = all(draft.may_be_clean for draft in drafts)
+    return GivenTurns(turns, may_be_clean and all(map(_is_clean, turns, (each.mark for each in drafts))), contents)
 
 
-def _read_calls(made: Any, i: int) -> Iterable[tuple[str, tuple[str, Any]]]:
+def _read_calls(message: Mapping[str, Any], i: int) -> Iterator[tuple[str, PastCall]]:
+    """Yield each call of a message, without its result, and the id of that."""
+    old = message.get("function_call")
     try:
-        for each in made:
+        for each in message.get("tool_calls") or ([{"function": old}] if old else ()):
             name, given = each["function"]["name"], each["function"]["arguments"]
-            yield str(each["id"]), (str(name), _read_arguments(given))
-    except (KeyError, TypeError):
-        raise _invalid(i, "a call in tool_calls has no id, name or arguments") from None
+            yield str(each.get("id") or name), PastCall(str(name), _read_arguments(given), NO_RESULT)
+    except (KeyError, TypeError, AttributeError):
+        raise _invalid(i, "a call in it has no name or arguments") from None
 
 
 def _read_arguments(given: Any) -> Any:
@@ -129,13 +189,30 @@ def _read_arguments(given: Any) -> Any:
         return given  # a model may write text that is not JSON
 
 
-def _read_text(message: Mapping[str, Any], i: int) -> str:
-    content = message.get("content")
-    if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
-        content = "".join(str(part["text"]) for part in content)
-    if not isinstance(content, str | None):
-        raise _invalid(i, "its content is not text")
-    return content or ""
+def read_content(content: Any, joint: str = "") -> tuple[str, list[File]]:
+    """Return the text of a message's content, and its files. A text stands for each part that is neither.
+
+    `joint` stands between the parts of the text. Raises `ValueError` for content that is no text and no list of parts.
+    """
+    texts: list[str] = []
+    files: list[File] = []
+    for part in content if isinstance(content, list | tuple) else [content]:
+        kind = str(part.get("type", "text")) if isinstance(part, Mapping) else "text"
+        text = part.get(TEXT_PARTS.get(kind, "text")) if isinstance(part, Mapping) else part
+        if kind in FILE_PARTS:
+            try:
+                files.append(read_file_part(part))
+            except ConfigError as why:
+                texts.append(f"\n({kind}, not shown: {why.message})\n")
+        elif kind in THOUGHT_PARTS or (text is None and kind in TEXT_PARTS):
+            continue
+        elif isinstance(text, str) and kind in TEXT_PARTS:
+            texts.append(text)
+        elif not isinstance(part, Mapping):
+            raise ValueError("its content is not text")
+        else:
+            texts.append(f"({shorten(json.dumps(part, ensure_ascii=False, default=repr), LONGEST_PART)[0]})")
+    return joint.join(texts), files
 
 
 def _invalid(i: int, why: str) -> ConfigError:

@@ -1,29 +1,32 @@
 """Conversations: which earlier turns a run sees, and the tool that searches all of them.
 
-A session is a name. Its turns are the recorded runs with that name. When a run begins, Plait stores the last turns that
-fit in the run's head, so later turns do not change a resume, a replay or a fork. The tool `chat_history` searches
-everything before the run.
+A session is a name. Its turns are the recorded runs with that name. A caller may pass the earlier turns instead, like
+clients of an endpoint do.
 
-A caller may pass the earlier turns instead, like clients of an endpoint do. If all of them are shown, the run gets no
-search tool.
+A run sees the whole conversation, as long as it fits into a share of the model's context. Otherwise the results of the
+oldest calls are left out, and the oldest turns. The tool `chat_history` then searches everything before the run. When a
+run begins, Plait stores what it sees in the run's head, so later turns do not change a resume, a replay or a fork.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Annotated, TypeAlias
 
 from msgspec import Struct, structs, to_builtins
 
-from plait.core import Exchange, PastCall, ToolSpec
+from plait.core import Attachment, Exchange, PastCall, ToolSpec
 from plait.core.errors import ConfigError, JournalError, SessionWaits
+from plait.core.loop import HISTORY
 from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.run_query import RunQuery
 from plait.journal.store import NoJournal, Store, default_path, read_timeline, wait_for
+from plait.loops.compaction import TOKENS_A_BYTE
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
 from plait.runtime.conversations.chat_messages import ChatMessages, calls_in, read_turns
@@ -37,7 +40,14 @@ SESSION = "(session)"
 
 LONGEST_NAME = 200
 
-ReadCalls: TypeAlias = Callable[[SessionTurn], Sequence[PastCall]]
+UNKNOWN_CONTEXT = 32_000
+"""Tokens of a model's context if its size is not known."""
+NO_QUESTION, NO_ANSWER = "(nothing was asked yet)", "(no answer)"
+"""Stand for a question or an answer that is missing in the turns that the caller passed."""
+RESULT_CHARS = 8000
+"""Maximum number of characters of a result of an earlier turn."""
+_SMALLEST_PART, _LEAST_TURN = 400, 16
+"""Bytes of a shortened turn, at least; and of a turn, at least on average."""
 
 AnyEmbedder: TypeAlias = str | EmbedFunction | Embedder
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
@@ -51,15 +61,15 @@ def _check_embedder(word: str) -> str:
 
 
 class History(Struct, frozen=True, repr_omit_defaults=True):
-    """The part of a conversation that a run sees: the newest turns.
+    """The part of a conversation that a run sees: all of it, or the newest turns that fit into a share of the context.
 
-    A question or answer takes at most a quarter of `chars`; longer ones are shortened in the middle. The newest calls
-    are shown, and a result takes at most a quarter of `result_chars`. Raises `ConfigError` for an invalid field.
+    If the size of the model's context is not known, Plait takes `UNKNOWN_CONTEXT` tokens for it. Raises `ConfigError`
+    for an invalid field.
     """
 
-    turns: Annotated[int, Option("Maximum earlier turns that a run sees.")] = 6
-    chars: Annotated[int, Option("Maximum characters of these turns.")] = 6000
-    result_chars: Annotated[int, Option("Maximum characters of their tool calls and results; 0: none.")] = 2000
+    share: Annotated[
+        float, Option("Share of the model's context that the earlier turns of a conversation may take.", most=1)
+    ] = 0.25
     embedder: Annotated[
         AnyEmbedder,
         Option(
@@ -80,43 +90,77 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
             require_plain(self.embedder, "embedder=")
 
     @property
-    def stored_settings(self) -> dict[str, int | str]:
+    def stored_settings(self) -> dict[str, float | str]:
         """Return the values to store in a run's settings: those that are no defaults. A function cannot be stored."""
         given = [(each.name, getattr(self, each.name), each.default) for each in list_fields(History)]
-        return {name: value for name, value, usual in given if value != usual and isinstance(value, int | str)}
+        return {name: value for name, value, usual in given if value != usual and isinstance(value, int | float | str)}
 
-    def of(self, turns: Iterable[SessionTurn], read_calls: ReadCalls = lambda turn: turn.calls) -> tuple[Exchange, ...]:
-        """Return the turns to show, oldest first. Turns without an answer are left out.
+    def find_room(self, context_tokens: int) -> int:
+        """Return the bytes that earlier turns may take in a context of so many tokens (0: not known)."""
+        return int(self.share * (context_tokens or UNKNOWN_CONTEXT) / TOKENS_A_BYTE)
 
-        `read_calls` returns the tool calls of a turn.
-        """
-        shown: list[Exchange] = []
-        room, longest, room_of_calls = self.chars, self.chars // 4, self.result_chars
-        for turn in sorted(turns, key=lambda each: -each.number):
-            if turn.answer is None:
-                continue
-            exchange = Exchange(shorten(turn.question, longest)[0], shorten(turn.answer, longest)[0])
-            room -= len(exchange.question) + len(exchange.answer)
-            if len(shown) == self.turns or room < 0:
-                break
-            calls, room_of_calls = self._fit_calls(read_calls(turn) if room_of_calls else (), room_of_calls)
-            shown.append(structs.replace(exchange, calls=calls))
-        return tuple(reversed(shown))
 
-    def _fit_calls(self, calls: Sequence[PastCall], room: int) -> tuple[tuple[PastCall, ...], int]:
-        """Return the last calls that fit into `room` characters, results shortened, and the characters left.
+def fit_turns(turns: Sequence[SessionTurn], room: int) -> tuple[tuple[Exchange, ...], bool]:
+    """Return the turns to show in `room` bytes, oldest first, and whether anything of the conversation is hidden.
 
-        Nothing is left behind a call that does not fit.
-        """
-        fitting: list[PastCall] = []
-        for call in reversed(calls):
-            short = structs.replace(call, result=shorten(call.result, self.result_chars // 4)[0])
-            size = len(short.result) + len(str(call.input))
-            if size > room:
-                return tuple(reversed(fitting)), 0
-            fitting.append(short)
-            room -= size
-        return tuple(reversed(fitting)), room
+    Questions and answers come first, then files, then results of calls: the newest of each that fit. Turns without an
+    answer are left out. What is hidden grows in steps of several turns, so that a longer conversation begins with the
+    same text, which a server's cache knows.
+    """
+    said, is_cut = [turn for turn in turns if turn.answer is not None], bool(turns) and turns[0].number > 1
+    sizes = [_count_bytes(f"{turn.question}{turn.answer}") for turn in said]
+    first, left = _find_first(said, sizes, room, is_cut)
+    part = left - left % max(1, room // 4)
+    if first and len(said) - first < 8 and part >= min(max(room, 1), _SMALLEST_PART):
+        # A long turn is shortened, but not with each new turn.
+        turn, scale = said[first := first - 1], part / sizes[first]
+        question, answer = (shorten(text, int(len(text) * scale))[0] for text in (turn.question, turn.answer or ""))
+        said[first], left = structs.replace(turn, question=question, answer=answer), left - part
+    said = said[first:]
+    files: dict[int, tuple[Attachment, ...]] = {}
+    for turn in reversed(said):
+        if (size := int(sum(file.tokens for file in turn.attachments) / TOKENS_A_BYTE)) <= left:
+            files[turn.number], left = turn.attachments, left - size
+    for longest in (RESULT_CHARS, min(RESULT_CHARS, room // 4)):
+        calls = [
+            [structs.replace(each, result=shorten(each.result, longest)[0]) for each in turn.calls] for turn in said
+        ]
+        if sum(sizes := [sum(map(_size_of_call, each)) for each in calls]) <= left:
+            break
+    whole, _ = _find_first(said, sizes, left, is_cut=False)
+    calls[:whole] = [[]] * whole if whole < len(said) else [*[[]] * (whole - 1), *calls[-1:]]
+    while calls and sum(map(_size_of_call, calls[-1])) > left:  # not even the newest turn's calls fit
+        calls[-1].pop(0)
+    shown = tuple(
+        Exchange(turn.question, turn.answer or "", tuple(calls[i]), files.get(turn.number, ()))
+        for i, turn in enumerate(said)
+    )
+    everything = [(turn.question, turn.answer, turn.calls) for turn in turns]
+    return shown, is_cut or [(each.question, each.answer, each.calls) for each in shown] != everything
+
+
+def _find_first(turns: Sequence[SessionTurn], sizes: Sequence[int], room: int, is_cut: bool) -> tuple[int, int]:
+    """Return the index of the first turn from which all fit into `room`, and the bytes that are left.
+
+    If some do not fit (`is_cut`: there are older ones), the first one's number is a multiple of a power of two.
+    """
+    first = len(sizes)
+    while first and sizes[first - 1] <= room:
+        first -= 1
+        room -= sizes[first]
+    step = 1 << max(0, ((len(sizes) - first) // 4).bit_length() - 1)
+    while (first or is_cut) and first < len(sizes) and turns[first].number % step:
+        room += sizes[first]
+        first += 1
+    return first, room
+
+
+def _count_bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _size_of_call(call: PastCall) -> int:
+    return _count_bytes(f"{call.input}{call.result}")
 
 
 class Conversation(Struct, frozen=True):
@@ -127,18 +171,20 @@ class Conversation(Struct, frozen=True):
     history: tuple[Exchange, ...] = ()
     given: tuple[Exchange, ...] = ()
     """All turns before the run, if the caller passed them and not all of them are shown whole."""
-    searched: bool = True
+    searched: bool = False
     """Whether the run has a tool that searches the conversation."""
     outside: bool = False
     """Whether strangers may have written a part of the turns that the caller passed."""
+    contents: Mapping[str, bytes] = {}
+    """The bytes of the files of the turns, by digest, when the run begins."""
 
     def tool(self, store: Store | None, embedder: AnyEmbedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
 
-        def read_turns() -> list[SessionTurn]:
+        def read_turns() -> Sequence[SessionTurn]:
             if self.given or store is None:
                 return _turns(self.given)
-            return wait_for(store.list_turns(self.session, before=self.run))
+            return wait_for(_read_session(store, self.session, self.run))
 
         return structs.replace(_make_search_tool(read_turns, embedder), source=SESSION)
 
@@ -162,33 +208,44 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
 
 
 async def open_conversation(
-    session: str, store: Store, shown: History, before: str | None = None, *, has_tools: bool = True
+    session: str, store: Store, room: int, before: str | None = None, *, always_searched: bool = False
 ) -> Conversation:
     """Return the place of a run that begins now, or of the run `before`, in a recorded session.
 
-    An agent without tools (`has_tools`) gets no search tool while it is shown the whole conversation: small models then
-    search instead of answering.
+    It gets the search tool if something is hidden: small models otherwise search instead of answering.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
-    # Read a few more than are shown, because some have no answer.
-    turns = await store.list_turns(check_session_name(session), limit=max(1, 4 * shown.turns), before=before)
-    search = session_spec().name
+    turns = await _read_session(store, check_session_name(session), before, room)
+    shown, is_hidden = fit_turns(turns, room)
+    try:
+        contents = await store.read_contents([file for turn in shown for file in turn.attachments])
+    except JournalError:  # a file is damaged; their names remain
+        shown, contents = tuple(structs.replace(turn, attachments=()) for turn in shown), {}
+    return Conversation(session, new_run_id(), shown, searched=is_hidden or always_searched, contents=contents)
 
-    async def read_calls(turn: SessionTurn) -> list[PastCall]:
+
+async def _read_session(
+    store: Store, session: str, before: str | None, room: int | None = None
+) -> Sequence[SessionTurn]:
+    """Return the turns of a session with their calls: all, or at least as many of the newest as `room` bytes hold."""
+    turns = await store.list_turns(session, limit=None if room is None else room // _LEAST_TURN + 1, before=before)
+    left = math.inf if room is None else room
+    for i, turn in reversed(list(enumerate(turns))):
+        left -= _count_bytes(f"{turn.question}{turn.answer}")
+        if left < 0:
+            break
         try:
-            tools = (await store.find_run(turn.run)).head.tools
-            calls = calls_in(await read_timeline(store, turn.run, bodies=False), tools)
+            row = await store.find_run(turn.run)
+            if not row.totals.get("tool_calls"):
+                continue
+            calls = calls_in(await read_timeline(store, turn.run, bodies=False), row.head.tools)
         except JournalError:
-            return []  # its record is damaged or was deleted meanwhile: the question and the answer remain
-        return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
-
-    may_show = sorted((each for each in turns if each.answer is not None), key=lambda each: -each.number)
-    calls = {each.run: await read_calls(each) for each in may_show[: shown.turns if shown.result_chars else 0]}
-    recent = shown.of(turns, lambda turn: calls[turn.run])
-    in_order = sorted(turns, key=lambda each: each.number)
-    searched = has_tools or not _shows_all(recent, in_order)
-    return Conversation(session, new_run_id(), recent, searched=searched)
+            continue  # its record is damaged or was deleted meanwhile: the question and the answer remain
+        # What a search found is part of the conversation.
+        turns[i] = structs.replace(turn, calls=tuple(call for call in calls if call.tool != HISTORY))
+        left -= sum(map(_size_of_call, turns[i].calls))
+    return turns
 
 
 async def require_answered(session: str, store: Store) -> None:
@@ -220,21 +277,16 @@ async def has_read_outside(store: Store, session: str) -> bool:
         return False
 
 
-def continue_conversation(session: str | None, shown: History, history: ChatMessages) -> Conversation:
+def continue_conversation(session: str | None, room: int, history: ChatMessages) -> Conversation:
     """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None.
 
     Raises `ConfigError` for an invalid name or message.
     """
-    given, is_proven = read_turns(history)
-    recent = shown.of(_turns(given))
-    searched = not _shows_all(recent, given)
+    given = read_turns(history)
+    shown, is_hidden = fit_turns(_turns(given.turns), room)
     name = check_session_name(session) if session is not None else ""
-    return Conversation(name, new_run_id(), recent, given if recent != given else (), searched, not is_proven)
-
-
-def _shows_all(shown: Iterable[Exchange], turns: Iterable[Exchange | SessionTurn]) -> bool:
-    """Return whether the questions and answers of all turns are shown whole."""
-    return [(each.question, each.answer) for each in shown] == [(each.question, each.answer) for each in turns]
+    kept = given.turns if shown != given.turns else ()
+    return Conversation(name, new_run_id(), shown, kept, is_hidden, not given.is_proven, given.contents)
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
@@ -245,19 +297,24 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
 
 
 async def change_history(place: Conversation, head: RunHead, shown: History, store: Store | None) -> Conversation:
-    """Return the place of a recorded run with the turns that an agent with other limits would show."""
+    """Return the place of a recorded run with the turns that an agent with another share would show."""
     recorded = History(**head.settings.get("history", {}))
     if structs.replace(recorded, embedder=shown.embedder) == shown:
         return place
-    if place.searched and not place.given and store is not None:
-        now = await open_conversation(place.session, store, shown, head.run)
+    room = shown.find_room(head.settings.get("context_tokens", 0))
+    if place.session and not place.given and store is not None:
+        now = await open_conversation(place.session, store, room, head.run)
         return structs.replace(place, history=now.history)
-    return structs.replace(place, history=shown.of(_turns(place.given or place.history)))
+    return structs.replace(place, history=fit_turns(_turns(place.given or place.history), room)[0])
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
-    """Return turns that the caller passed in the form of recorded ones."""
-    return [SessionTurn(i, "", each.question, each.answer or None, 0.0, each.calls) for i, each in enumerate(given, 1)]
+    """Return turns that the caller passed in the form of recorded ones. Words stand for a question or answer that is
+    missing."""
+    return [
+        SessionTurn(i, "", each.question or NO_QUESTION, each.answer or NO_ANSWER, 0.0, each.calls, each.attachments)
+        for i, each in enumerate(given, 1)
+    ]
 
 
 def check_session_name(session: str) -> str:
