@@ -104,7 +104,9 @@ def test_a_no_makes_the_call_again_with_the_same_key_if_its_process_is_dead(jour
     assert agent.replay(run.id).whole
 
 
-@pytest.mark.parametrize("holder", [owner_of_this_process(), "elsewhere:7:7:boot:1", None])
+@pytest.mark.parametrize(
+    "holder", [owner_of_this_process(), "elsewhere:7:7:boot:1", None], ids=["alive", "elsewhere", "unknown"]
+)
 def test_a_no_does_not_count_while_the_earlier_call_may_be_under_way(journal: Path, holder: str | None) -> None:
     agent = make_agent(journal, make_tool(answer(plait.NoEffect())), action("refund", {"order": "A7"}))
     run = agent.resume(interrupt(journal, agent, holder))

@@ -5,7 +5,6 @@ One agent can run any number of tasks at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
@@ -17,7 +16,8 @@ import msgspec
 
 from plait import config, loops
 from plait.agent_parts import AgentParts
-from plait.core import Event, Loop, Plan, ToolSpec, Waiting
+from plait.agent_plans import AgentPlans
+from plait.core import Event, Loop, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
@@ -37,7 +37,7 @@ from plait.runtime.agents.agent_description import (
     loop_of,
     suggest_arguments,
 )
-from plait.runtime.agents.agent_fields import AgentChanges, AgentFields, D
+from plait.runtime.agents.agent_fields import AgentChanges, D
 from plait.runtime.agents.annotations import RunAnnotations, check_annotations
 from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
@@ -46,7 +46,6 @@ from plait.runtime.calls.child_runs import make_agent_tool
 from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
-from plait.runtime.conversations.sessions import session_spec
 from plait.runtime.hooks import check_hooks
 from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
@@ -56,15 +55,14 @@ from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
 
 if TYPE_CHECKING:
-    from plait.runtime.planning.plan_estimate import Expected
-    from plait.runtime.planning.plans import Planned
+    pass
 
 T = TypeVar("T")
 
 
 @suggest_arguments
 @dataclass(frozen=True, repr=False)
-class Agent(AgentFields[DepsT, OutputT]):
+class Agent(AgentPlans[DepsT, OutputT]):
     """A loop with its models, tools and limits.
 
     Its fields are the options that `AgentFields` declares; the page python.md has them as a table. Raises `ConfigError`
@@ -197,78 +195,12 @@ class Agent(AgentFields[DepsT, OutputT]):
         more: dict[str, Any] = {"history": history, "now": now, **about}
         return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more), on_event)
 
-    # -- plans
-
-    def plan(self, question: str) -> Planned:
-        """Ask only the planner, blocking. Returns the plan, its estimated cost, and the run that asked.
-
-        Works for `rewoo` and other loops that are a `plait.loops.plan.Planner`. To run the plan, edited or not, call
-        `agent.with_plan(plan).run(...)`. Raises `ConfigError` for other loops.
-        """
-        return run_blocking(self.aplan(question))
-
-    async def aplan(
-        self, question: str, *, session: str | None = None, on_event: Callable[[Event], None] | None = None
-    ) -> Planned:
-        """Ask only the planner. See `plan`."""
-        from plait.runtime.planning.plans import Planned, planning
-
-        loop = replace(planning(self._loop), plan=None, only_plan=True)
-        await self._parts.load_tools()
-        planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str)
-        run = await planner.arun(question, session=session, on_event=on_event)
-        if run.status != "answered":
-            return Planned(None, None, run)
-        plan = msgspec.convert(run.answer, Plan)
-        timeline = await asyncio.to_thread(getattr, run, "timeline")
-        return Planned(plan, await planner._estimate(question, plan, timeline), run)
-
-    def estimate(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
-        """Estimate the calls, tokens and USD that a plan will take (see `runtime/planning/plan_estimate.py`).
-
-        `planned_in` is the run that made the plan; its planner call gives the tokens per character. The journal's last
-        runs give the lengths of results and replies.
-        """
-        return run_blocking(self._estimate(question, plan, planned_in or Timeline()))
-
-    async def _estimate(self, question: str, plan: Plan | str, planned_in: Timeline) -> Expected:
-        from plait.runtime.planning import plan_estimate, plans
-
-        shown = await asyncio.to_thread(self._parts.choose_tools, question)
-        run_spec = await self._runs.make_run_spec(question, shown=shown)
-        loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        seen = await plan_estimate.seen_in(self._parts.store, loop.name)
-        return plan_estimate.estimate_plan(
-            loop, run_spec.context, run_spec.task, checked, run_spec.phases, planned_in, seen
-        )
-
-    def with_plan(self, plan: Plan | str) -> Agent[DepsT, OutputT]:
-        """Return the same agent with a plan to run: a `Plan`, the printed text, or JSON.
-
-        Steps that have evidence in the plan are not run again. Raises `ConfigError` for a plan that does not fit these
-        tools.
-        """
-        from plait.runtime.planning.plans import plan_of, planning
-
-        loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
-        return self.using(loop=loop, tools=tuple(self._parts.toolset))
+    # -- copies
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools as a model sees them."""
         return self._parts.toolset.specs
-
-    def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
-        """Return the tools that a plan may name.
-
-        These are the agent's, the model (`LLM`) if the loop has a phase `work`, and the session's search tool if the
-        plan uses it.
-        """
-        from plait.loops.plan import list_callable
-
-        history = session_spec()
-        uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
-        return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
     @overload
     def using(self, *, deps: type[D] | None, output: OutputForm[T], **new: Unpack[AgentChanges[D]]) -> Agent[D, T]: ...
