@@ -35,8 +35,8 @@ Examples:
   plait replay -a support:agent --last 50 --status answered --run --grader contains
 
 With --run the questions are asked again, and the new runs are compared with the recorded ones. Calls of tools with
-effects are not made: they get the results that equal calls had in these runs. Runs of conversations, runs with files,
-and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something differs,
+effects are not made: they get the results that equal calls had in these runs. Later turns of conversations, runs with
+files, and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something differs,
 or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
 """
 TEXTS = ("prompts", "system", "instructions")
@@ -185,7 +185,7 @@ def _run_again(
         exit_with(CANCELLED)
     comparison, changes = done
     if left := len(rows) - len(comparison.suite.tasks):
-        click.echo(f"{format_count(left, 'run')} left out: files, a conversation, or no end.", err=True)
+        click.echo(f"{format_count(left, 'run')} left out: files, a later turn, or no end.", err=True)
     if as_object:
         print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changes)})
     else:

@@ -94,13 +94,13 @@ async def run_again(
 
     The comparison has a row `recorded`. A grader compares with the recorded answer. `effects`: calls with effects are
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
-    that ended with an answer, without files, and not in a conversation.
+    that ended, without files, and are no later turns of a conversation.
     """
     usable = [row for row in rows if is_usable(row)]
     if not usable:
         raise ConfigError(
             "None of these runs can be asked again.",
-            hint="Name runs that ended, without files, and that are not turns of a conversation.",
+            hint="Name runs that ended, without files, and that are no later turns of a conversation.",
         )
     tasks = [
         SuiteTask(
@@ -130,7 +130,7 @@ async def run_again(
 def is_usable(row: RunRow) -> bool:
     """Return whether the question of a run can be asked again alone."""
     head = row.head
-    return row.status in ENDED and not (head.session or head.history or head.attachments or head.caller)
+    return row.status in ENDED and not (head.history or head.given or head.attachments or head.caller)
 
 
 async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[str, list[Any]]:
@@ -144,8 +144,9 @@ async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[st
 
 
 def with_recorded_effects(agent: Agent[Any, Any], recorded: Mapping[str, list[Any]]) -> Agent[Any, Any]:
-    """Return an agent whose tools with effects answer from a record, and make no call."""
-    return agent.using(tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset])
+    """Return an agent whose tools with effects answer from a record, and make no call. So none needs approval."""
+    tools = [each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset]
+    return agent.using(tools=tools, approve="never")
 
 
 def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
@@ -173,7 +174,7 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
         return answer(*args, **kwargs)
 
     made = answer_later if tool.is_async else wraps(tool.function)(answer)
-    return structs.replace(tool, function=made, owner=None)
+    return structs.replace(tool, function=made, owner=None, requires_approval=False)
 
 
 def _digest_input(values: Mapping[str, Any]) -> str:
