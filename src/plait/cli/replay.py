@@ -36,8 +36,8 @@ Examples:
 
 With --run the questions are asked again, and the new runs are compared with the recorded ones. Calls of tools with
 effects are not made: they get the results that equal calls had in these runs. Later turns of conversations, runs with
-files, and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something differs,
-or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
+files, and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something
+differs, or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
 """
 TEXTS = ("prompts", "system", "instructions")
 FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_cost", "max_cost")

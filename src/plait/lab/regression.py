@@ -112,6 +112,8 @@ async def run_again(
         for row in usable
     ]
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
+    # Without the agent's name, the next regression does not take these for runs of users.
+    agents = {name: agent.using(name="") for name, agent in agents.items()}
     if not effects:
         recorded = await read_recorded_results(usable, store)
         agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
