@@ -312,6 +312,7 @@ def _warm_up() -> None:
 
     for loop in WARM_LOOPS:
         asyncio.run(run(loop))
+    plait.telemetry._tracer = None  # the environment of each command decides
     assert threading.active_count() == 1
 
 

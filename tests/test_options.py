@@ -208,14 +208,14 @@ def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
         for path, text in sources.items()
         if flag and re.search(rf'(option|flag|repeatable)\(\s*"{flag}"', text)
     }
-    # These flags mean something else there: several models or loops, or a demand on a table.
+    # These flags mean something else there: several models or loops, or a demand on a table or on recorded runs.
     other = {
         "--model": {"compare.py", "classics.py", "show.py"},
         "--model-setting": {"compare.py"},
         "--set": {"classics.py"},
     }
     other |= {"--loop": {"classics.py", "show.py"}, "--journal": {"options.py"}}
-    other |= {key: {"recommend.py"} for key in ("--max-seconds", "--max-tokens")}
+    other |= {key: {"recommend.py"} for key in ("--max-seconds", "--max-tokens")} | {"--max-cost": {"options.py"}}
     assert by_hand <= other.get(flag, set())
 
 

@@ -117,7 +117,7 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (401, AuthenticationError, r"refused the key \(401\): no such key \[secret\]\. Check the key in"),
+        (401, AuthenticationError, r"refused the key \(401\): no such key \[secret\]\. Check the key of the endpoint"),
         (403, AuthenticationError, r"refused access \(403\)"),
         (404, BadRequest, r"\(404\).*Check the address"),
         (429, RateLimited, r"\(429\), asks to wait 7 s"),

@@ -176,13 +176,17 @@ def test_calls_without_ids_of_their_own_get_them(journal: Path, ids: tuple[str, 
     assert sent[2]["messages"][: len(sent[1]["messages"])] == sent[1]["messages"]
 
 
+def told(events: Any) -> list[tuple[str, int, str]]:
+    """Return each text with its kind and step, in the order in which they were marked."""
+    pieces = [each for each in events if isinstance(each, ev.Thought | ev.Action | ev.Answer | ev.Text)]
+    texts = {each.part: "".join(piece.text for piece in pieces if piece.part == each.part) for each in pieces}
+    return [(each.kind, each.step, texts[each.part]) for each in events if isinstance(each, ev.Marked)]
+
+
 def test_text_before_calls_is_a_thought_and_text_alone_the_answer_live_and_later(journal: Path) -> None:
     run, _, seen = go([streamed("I need both.", LYON, NICE), streamed("174,165 more.")], journal)
 
-    def told(events: Any) -> list[tuple[str, int, str]]:
-        return [(type(e).__name__, e.step, e.text) for e in events if isinstance(e, ev.Thought | ev.Action | ev.Answer)]
-
-    assert told(seen) == [("Thought", 1, "I need both."), ("Answer", 2, "174,165 more.")]
+    assert told(seen) == [("thought", 1, "I need both."), ("answer", 2, "174,165 more.")]
     assert told(run.events) == told(seen)
     assert [e.call.input for e in seen if isinstance(e, ev.Called)] == [{"city": "Lyon"}, {"city": "Nice"}]
 
@@ -489,15 +493,11 @@ def test_thought_calls_and_answer_are_told_apart_in_text_live_and_later(journal:
     async def main() -> list[Any]:
         return [each async for each in agent.stream("How many?")]
 
-    def told(events: Any) -> list[Any]:
-        kinds = ev.Thought | ev.Action | ev.Answer | ev.Noted
-        return [(type(e).__name__, e.step, e.text) for e in events if isinstance(e, kinds)]
-
     seen = asyncio.run(main())
-    assert told(seen)[1:] == [
-        ("Thought", 1, "Both."),
-        ("Action", 1, 'people {"city": "Lyon"}'),
-        ("Answer", 2, "174,165 more."),
+    assert told(seen) == [
+        ("thought", 1, "Both."),
+        ("action", 1, 'people {"city": "Lyon"}'),
+        ("answer", 2, "174,165 more."),
     ]
     assert told(seen[-1].run.events) == told(seen)
 

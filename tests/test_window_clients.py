@@ -254,7 +254,7 @@ def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
         ({"stream": "yes"}, "stream"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "messages"),
-        ({"messages": [{"role": "tool", "content": "5", "tool_call_id": "1"}]}, "messages[0].role"),
+        ({"messages": [{"role": "tool", "content": "5", "tool_call_id": "1"}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": "  "}]}, "messages[0].content"),
         ({"session": "a\nb"}, "session"),

@@ -187,7 +187,7 @@ def load_packages(packages: dict[str, Any], folder: str) -> MemoryFiles:
     loaded, folders = packages["loaded"], packages["folders"]
     tops = tuple(os.path.join(place, name) for place in folders for name in loaded)
 
-    class Finder:
+    class _ModuleFinder:
         """Finds the modules of these packages, and none that is only beside them."""
 
         @staticmethod
@@ -204,7 +204,7 @@ def load_packages(packages: dict[str, Any], folder: str) -> MemoryFiles:
     os.walk = lambda top, *a, **k: _walk(top, *a, **k) if str(top).startswith(tops) else iter(())
     subprocess.Popen.__init__ = refuse  # type: ignore[method-assign]
     sys.dont_write_bytecode = True
-    sys.meta_path.append(Finder)
+    sys.meta_path.append(_ModuleFinder)
     for name in packages["modules"]:
         __import__(name)
     for name in loaded:

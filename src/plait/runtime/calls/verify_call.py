@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plait.runtime.guard import Entry
 
 
-class Verdict(Struct, frozen=True):
+class VerifyVerdict(Struct, frozen=True):
     """What is known of a call in doubt: its `result` if it took effect; `is_over` if it had no effect, and can't have
     one later; `closed` if its key was closed. `text` says so; it is empty if nobody was asked."""
 
@@ -32,15 +32,15 @@ class Verdict(Struct, frozen=True):
     text: str = ""
 
 
-async def verify_call(engine: Engine, entry: Entry) -> Verdict:
+async def verify_call(engine: Engine, entry: Entry) -> VerifyVerdict:
     """Ask whether a call took effect of which an intent is on record, and note the answer."""
     tool, bound = entry.tool, entry.bound
     holder = engine.journal.find(entry.key).holder
     is_copied = entry.step < engine.run_spec.trust_until if holder is None else holder.run != engine.run_id
     if tool is None or tool.verifier is None or bound is None or (holder is None and is_copied):
-        return Verdict()
+        return VerifyVerdict()
     if not bound.values.keys() >= bound.call.input.keys():  # the tool no longer takes this input
-        return Verdict()
+        return VerifyVerdict()
     known = tool.verifier.signature.schema["properties"]
     asked = structs.replace(bound, values={name: value for name, value in bound.values.items() if name in known})
     services = ToolServices(engine, entry, holder or CallHolder(engine.run_id, ""))
@@ -57,4 +57,4 @@ async def verify_call(engine: Engine, entry: Entry) -> Verdict:
         said = "has had no effect" + ("" if is_over else " so far, but may still be under way")
     text = f"The earlier call of '{tool.name}' {said}."
     engine.remark("verify", text, entry.step, entry.key)
-    return Verdict(result, is_over, isinstance(answer, NoEffect) and answer.closed is True, text)
+    return VerifyVerdict(result, is_over, isinstance(answer, NoEffect) and answer.closed is True, text)
