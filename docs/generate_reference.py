@@ -12,20 +12,20 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any, get_args
 
-import click
+from cli_reference import cli_page
 
 import plait as library
-from plait.cli.commands import COMMANDS, plait
 from plait.config import ServeTable
 from plait.journal import codec
 from plait.journal.records import Record
 from plait.journal.sqlite import schema
+from plait.models.base import Model
 from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
@@ -35,62 +35,36 @@ from plait.runtime.agents.options import Option, list_fields, without_option
 from plait.runtime.conversations.sessions import History
 from plait.runtime.limits import Limits
 
-HEAD = """\
-# The command line
-
-Made from the program's own help by `docs/generate_reference.py`; change the help, then run `make docs`.
-"""
 PYTHON_HEAD = """\
 # The names of the library
 
 `docs/generate_reference.py` makes this page from the docstrings: `make docs`. [python.md](python.md) explains the
-most important ones with examples.
+most important ones with examples. `name: str=None` takes a text or `None`. `name=3` takes a value of the type of
+its default. Methods have the names of their arguments here; one with `=` can be left out.
 """
 OPTIONS_HEAD = """\
 # The options of an agent
 
 `docs/generate_reference.py` makes this page from the declarations of the options: `make docs`.
 
-*Stored*: the journal stores the value with each run. `plait resume`, `plait fork` and `Agent.from_journal` use the
-stored value unless another one is given. `agent.resume` and `agent.fork` in Python use the agent's own value.
+The journal stores the values with each run, except NOT_STORED. `plait resume`, `plait fork` and
+`Agent.from_journal` use the stored value unless another one is given. `agent.resume` and `agent.fork` in Python use the
+agent's own value.
 """
 WORDS_HEAD = """
 ## On the command line and in plait.toml
 
-The key is for the tables `[run]` and `[agents.NAME]` of `plait.toml` ([configuration.md](configuration.md)). The last
-column says what a `plait.toml` in the working folder may do with the option if you do not trust the file: *refused*
-(it may not set it), *same* (not to another value than your own file), *at most* (up to the value in your own file), or
-*allowed*. Words for code, files and models that are not harmless are refused in any case
-([SECURITY.md](../SECURITY.md#keys-and-configuration)).
+The key is for the tables `[run]` and `[agents.NAME]` of `plait.toml` ([configuration.md](configuration.md)). *Sets*
+names the field above. VARIABLES. *Untrusted file* says what a `plait.toml` in the working folder may do with the option
+if you do not trust the file: *refused* (it may not set it), *same* (not to another value than your own file), *at most*
+(up to the value in your own file), or *allowed*. Words for code, files and models that are not harmless are refused in
+any case ([SECURITY.md](../SECURITY.md#keys-and-configuration)).
 
-| command line | plait.toml | sets | untrusted file | meaning |
-|---|---|---|---|---|
+| command line | plait.toml | sets | untrusted file |
+|---|---|---|---|
 """
-WIDTH = 100
-
-
-def sections(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Every command below this one, itself first: its words and its help."""
-    yield ctx.command_path, command.get_help(ctx)
-    if isinstance(command, click.Group):
-        for name in COMMANDS if command is plait else command.list_commands(ctx):
-            below = command.get_command(ctx, name)
-            assert below is not None
-            yield from sections(below, context(below, name, ctx))
-
-
-def context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
-    """A context whose help does not depend on the terminal."""
-    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
-    return click.Context(command, info_name=name, parent=parent, **settings)
-
-
-def cli_page() -> str:
-    """The page of the command line."""
-    parts = [HEAD]
-    for words, text in sections(plait, context(plait, "plait")):
-        parts.append(f"\n## `{words}`\n\n```text\n{text}\n```\n")
-    return "".join(parts)
+OPTION_CLASSES: dict[str, type] = {"Agent": library.Agent, "Limits": Limits, "History": History}
+"""The classes whose fields are on the page of the options."""
 
 
 def python_page() -> str:
@@ -106,30 +80,50 @@ def describe(value: object, name: str) -> str:
     if not callable(value):
         kind = "module" if inspect.ismodule(value) else type(value).__name__
         return f"{first_line(value) if kind == 'module' else f'A {kind}.'}\n"
-    text = f"```text\n{name}{signature(value)}\n```\n\n{first_line(value)}\n"
+    shown = "" if signature(value) == "()" or name in OPTION_CLASSES else f"`{name}{signature(value)}`\n\n"
+    text = f"{shown}{first_line(value)}\n"
+    if name in OPTION_CLASSES:
+        text = f"{text.rstrip()} [Its fields](reference-options.md#plait{name.lower()}).\n"
     if not isinstance(value, type):
         return text
     rows = []
     for key, member in sorted(members(value).items()):
         function = getattr(member, "__func__", member)
-        shown = f"{key}{signature(function)}" if inspect.isfunction(function) else key
-        rows.append(f"| `{escape(shown)}` | {escape(first_line(member))} |")
-    return f"{text}\n| member | |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else text
+        shown = f"{key}{arguments(function)}" if inspect.isfunction(function) else key
+        rows.append(f"- `{shown}`: {first_line(member)}\n")
+    return f"{text}\n{''.join(rows)}" if rows else text
+
+
+def arguments(function: Callable[..., object]) -> str:
+    """The names of the arguments, with `=` behind those that may be left out."""
+    given = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
+    marks: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
+    shown = [
+        f"{marks.get(each.kind, '')}{each.name}{'' if each.default is inspect.Parameter.empty else '='}"
+        for each in given
+    ]
+    return f"({', '.join(shown)})"
 
 
 def members(kind: type) -> dict[str, object]:
-    """The public methods and properties of a class of Plait, those of its bases included."""
+    """The public methods and properties of a class of Plait with a docstring, those of its bases included.
+
+    A model's methods by which a run asks it are left out.
+    """
     found: dict[str, object] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("plait"):
             found |= {key: value for key, value in vars(base).items() if is_documented(key, value)}
+    if hasattr(kind, "encode"):
+        found = {key: value for key, value in found.items() if not hasattr(Model, key)}
     return found
 
 
 def is_documented(key: str, value: object) -> bool:
-    """A method or property, not a field."""
+    """A method or property with a docstring, not a field."""
     function = getattr(value, "__func__", value)
-    return not key.startswith("_") and isinstance(function, FunctionType | property | cached_property)
+    is_member = isinstance(function, FunctionType | property | cached_property)
+    return not key.startswith("_") and is_member and bool(first_line(value))
 
 
 class Text(str):
@@ -152,7 +146,15 @@ def signature(value: Callable[..., object]) -> str:
     shown = found.replace(
         parameters=parameters, return_annotation=Text(returns) if isinstance(returns, str) else returns
     )
-    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", str(shown))
+    text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", str(shown)).replace(" | UnsetType = UNSET", " = UNSET")
+    text = re.sub(r"Annotated\[(\w+), Meta\([^()]*\)\]", r"\1", text)
+    text = re.sub(r"Optional\[(\w+)\] = None|Union\[([^:]+), UnsetType\] = UNSET", unwrap, text)
+    return text.replace(" | None = None", " = None").replace(" | ", "|").replace(" = ", "=")
+
+
+def unwrap(found: re.Match[str]) -> str:
+    """The type of an argument that is usually not given."""
+    return f"{found[1]} = None" if found[1] else f"{found[2]} = UNSET"
 
 
 def shorten(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -161,7 +163,10 @@ def shorten(parameter: inspect.Parameter) -> inspect.Parameter:
         parameter = parameter.replace(annotation=Text(parameter.annotation))
     elif hasattr(parameter.annotation, "__metadata__"):
         parameter = parameter.replace(annotation=parameter.annotation.__origin__)
-    if " at 0x" in repr(parameter.default) or "factory" in repr(parameter.default):
+    if inspect.formatannotation(parameter.annotation) in (name := type(parameter.default).__name__, f"'{name}'"):
+        parameter = parameter.replace(annotation=inspect.Parameter.empty)
+    default = "" if parameter.default is inspect.Parameter.empty else repr(parameter.default)
+    if re.search(r" at 0x|factory|^<class", default) or len(default) > 40:
         parameter = parameter.replace(default=Text("..."))
     return parameter
 
@@ -178,21 +183,20 @@ def escape(text: str) -> str:
 
 def options_page() -> str:
     """The page of an agent's options: a table for each class that declares some, and one of the words."""
-    parts = [OPTIONS_HEAD]
-    for title, kind in {"Agent": AgentFields, "Limits": Limits, "History": History}.items():
-        rows = [
-            (f"`{each.name}`", values_of(each), default_of(each), stored(each), meaning(each))
-            for each in list_fields(kind)
-        ]
-        parts.append(f"\n## `plait.{title}`\n\n{table(('field', 'value', 'default', 'stored', 'meaning'), *rows)}\n")
+    fields = [each for kind in (AgentFields, Limits, History) for each in list_fields(kind)]
+    not_stored = " and ".join(f"`{each.name}`" for each in fields if not each.stored)
+    parts = [OPTIONS_HEAD.replace("NOT_STORED", not_stored)]
+    for title, kind in {**OPTION_CLASSES, "Agent": AgentFields}.items():
+        rows = [(f"`{each.name}`", values_of(each), default_of(each), meaning(each)) for each in list_fields(kind)]
+        parts.append(f"\n## `plait.{title}`\n\n{table(('field', 'value', 'default', 'meaning'), *rows)}\n")
     rows = []
     for each in OPTIONS:
         field = f"`{each.within}.{each.name}`" if each.within else f"`{each.name}`"
         if each.flag or each.file_key:
             shown, key = (f"`{word}`" if word else "" for word in (each.flag, each.file_key))
-            text = (each.flag_help or each.help) + (f" Environment: `{each.variable}`." if each.variable else "")
-            rows.append(f"| {escape(shown)} | {key} | {field} | {each.trust} | {escape(text)} |\n")
-    return "".join([*parts, WORDS_HEAD, *rows])
+            rows.append(f"| {escape(shown)} | {key} | {field} | {each.trust} |\n")
+    variables = ", ".join(f"`{each.variable}` sets `{each.flag.split()[0]}`" for each in OPTIONS if each.variable)
+    return "".join([*parts, WORDS_HEAD.replace("VARIABLES", f"In the environment, {variables}"), *rows])
 
 
 def values_of(each: Option) -> str:
@@ -210,11 +214,6 @@ def default_of(each: Option) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return format(value, "g")
     return "none" if value is None else f"`{shown}`"
-
-
-def stored(each: Option) -> str:
-    """Whether a run stores an option, in a cell."""
-    return yes(bool(each.stored))
 
 
 def meaning(each: Option) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from cli_support import Shell, final
+from plait.cli.commands import plait as program
 from plait.core import LoopTraits
 from plait.loops import shared_prompts_of
 from plait.loops.registry import OURS, UNLISTED
@@ -117,6 +121,49 @@ def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> No
     subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", tmp_path], check=True)
     for name in (each.name for each in tmp_path.iterdir()):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run: make docs"
+
+
+LINK = re.compile(r"\[([^]]+)\]\(#[^)]+\)(?:, without their defaults)?(?:, (but not|only) ((?:`\S+`(?:, )?)+))?")
+"""A shared section that a section of the reference names: its title, and the options that the command lacks or has."""
+
+
+def walk_commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            below = command.get_command(click.Context(command), name)
+            assert below
+            yield from walk_commands(below, f"{path} {name}")
+
+
+def in_one_line(text: str) -> str:
+    return re.sub(r"\.? \(default [^()]*\)(?=\.)", "", " ".join(text.split()))
+
+
+def test_each_option_of_each_command_is_in_its_section_of_the_reference_or_in_a_shared_one_that_it_names() -> None:
+    page = (ROOT / "docs" / "reference-cli.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.M | re.S))
+    shared = {title.lower(): text for title, text in sections.items() if title[0] != "`"}
+    sections = {re.sub(r" [A-Z\[].*", "", title.strip("`")): text for title, text in sections.items()}
+    for path, command in walk_commands(program, "plait"):
+        own, _, also = sections[path].partition("\nAlso: ")
+        links = LINK.findall(also)
+        links += [further for link, *_ in links for further in LINK.findall(shared[link])]
+        places = [(own, "but not", ""), *((shared[link], rule, words) for link, rule, words in links)]
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        words = {word for option in options for word in option.opts}
+        for text, rule, named in places[1:]:
+            if rule != "only":
+                assert set(re.findall(r"^(--?\w[\w-]*)", text, re.M)) - words == set(re.findall(r"`(\S+)`", named)), (
+                    path
+                )
+        for option in options:
+            record = option.get_help_record(click.Context(command))
+            assert not record or any(
+                in_one_line(" ".join(record)) in in_one_line(text)
+                for text, rule, named in places
+                if rule != "only" or f"`{option.opts[0]}`" in named
+            ), f"{path}: {record[0]}"
 
 
 def test_the_module_is_the_command() -> None:
