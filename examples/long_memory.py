@@ -3,8 +3,8 @@
     python examples/long_memory.py "Where do I sleep in Lyon?"
     python examples/long_memory.py "What can't my sister eat?" --store trip.json --model openai:gpt-4.1-mini
 
-The program keeps the conversation in a file, as [question, answer] pairs. The model sees the newest of them. If it needs an
-older one, it chooses the action `chat_history` and gives it a few words.
+The program keeps the conversation in a file, as [question, answer] pairs. The model sees the newest of them. If it
+needs an older one, it chooses the action `chat_history` and gives it a few words.
 """
 
 import argparse
