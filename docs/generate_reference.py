@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -24,7 +24,6 @@ import plait as library
 from plait.cli.commands import COMMANDS, plait
 from plait.config import ServeTable
 from plait.journal import codec
-from plait.journal.records import Record
 from plait.journal.sqlite import schema
 from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
@@ -368,19 +367,19 @@ def yes(value: bool) -> str:
 
 
 def journal_tables() -> str:
-    """The tables, columns, record kinds and kinds of work of the journal's file."""
+    """The tables, columns and kinds of work of the journal's file."""
     parts = []
     for each in schema.TABLES:
-        columns = [(f"`{column.name}`", column.sql, column.meaning) for column in each.columns]
-        parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'type', 'meaning'), *columns)}\n")
-    kinds = sorted((f"`{each.__struct_config__.tag}`", f"`{each.__name__}`") for each in get_args(Record))
-    parts.append(f"### Record kinds\n\n{table(('kind', 'record'), *kinds)}\n")
+        columns = [(f"`{column.name}`", column.meaning) for column in each.columns]
+        parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'meaning'), *columns)}\n")
     works = [(f"`{work}`", *map(type_cell, types)) for work, types in codec.WORKS.items()]
     parts.append(f"{WORKS_HEAD}\n{table(('work', 'asked', 'made', 'result'), *works)}\n")
     return "\n".join(parts)
 
 
 WORKS_HEAD = """\
+### Records
+
 Each record has the `key` of its entry, such as `3.1` for the second call of the loop's effect 3, and the `step` of the
 loop. An intent and a result also have a `work`, which tells the types of their values. Other work has plain JSON.
 """
