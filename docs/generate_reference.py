@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -24,6 +24,7 @@ import plait as library
 from plait.cli.commands import COMMANDS, plait
 from plait.config import ServeTable
 from plait.journal import codec
+from plait.journal.records import Record
 from plait.journal.sqlite import schema
 from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
@@ -372,14 +373,14 @@ def journal_tables() -> str:
     for each in schema.TABLES:
         columns = [(f"`{column.name}`", column.meaning) for column in each.columns]
         parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'meaning'), *columns)}\n")
+    kinds = ", ".join(sorted(f"`{each.__name__}`" for each in get_args(Record)))
     works = [(f"`{work}`", *map(type_cell, types)) for work, types in codec.WORKS.items()]
-    parts.append(f"{WORKS_HEAD}\n{table(('work', 'asked', 'made', 'result'), *works)}\n")
+    parts.append(f"### Records\n\nThe records are {kinds}.\n{WORKS_HEAD}")
+    parts.append(f"{table(('work', 'asked', 'made', 'result'), *works)}\n")
     return "\n".join(parts)
 
 
 WORKS_HEAD = """\
-### Records
-
 Each record has the `key` of its entry, such as `3.1` for the second call of the loop's effect 3, and the `step` of the
 loop. An intent and a result also have a `work`, which tells the types of their values. Other work has plain JSON.
 """
