@@ -367,15 +367,15 @@ def yes(value: bool) -> str:
 
 
 def journal_tables() -> str:
-    """The tables, columns, record kinds and kinds of work of the journal's file."""
+    """The tables, columns and kinds of work of the journal's file."""
     parts = []
     for each in schema.TABLES:
-        columns = [(f"`{column.name}`", column.sql, column.meaning) for column in each.columns]
-        parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'type', 'meaning'), *columns)}\n")
-    kinds = sorted((f"`{each.__struct_config__.tag}`", f"`{each.__name__}`") for each in get_args(Record))
-    parts.append(f"### Record kinds\n\n{table(('kind', 'record'), *kinds)}\n")
+        columns = [(f"`{column.name}`", column.meaning) for column in each.columns]
+        parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'meaning'), *columns)}\n")
+    kinds = ", ".join(sorted(f"`{each.__name__}`" for each in get_args(Record)))
     works = [(f"`{work}`", *map(type_cell, types)) for work, types in codec.WORKS.items()]
-    parts.append(f"{WORKS_HEAD}\n{table(('work', 'asked', 'made', 'result'), *works)}\n")
+    parts.append(f"### Records\n\nThe records are {kinds}.\n{WORKS_HEAD}")
+    parts.append(f"{table(('work', 'asked', 'made', 'result'), *works)}\n")
     return "\n".join(parts)
 
 
