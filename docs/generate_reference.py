@@ -289,7 +289,7 @@ def requests_table() -> str:
         groups: dict[str, list[str]] = {}
         for name, cells in found.items():
             groups.setdefault(cells[feature], []).append(f"`{name}`")
-        *few, (usual, hosts) = sorted(groups.items(), key=lambda group: len(group[1]))
+        *few, (usual, _) = sorted(groups.items(), key=lambda group: len(group[1]))
         words = [f"{value}: {', '.join(names)}" for value, names in few]
         rows.append((feature, "; ".join([*words, f"{usual}: {'the others' if few else 'all'}"])))
     return table(("request", "value: providers"), *rows)
@@ -331,7 +331,9 @@ THINKING = {
 
 def families_table() -> str:
     """What each family of models accepts."""
-    return table(("family", "such as", "left out", "thinking is set with", "sees", "source"), *map(family_cells, FAMILIES))
+    return table(
+        ("family", "such as", "left out", "thinking is set with", "sees", "source"), *map(family_cells, FAMILIES)
+    )
 
 
 def family_cells(family: Family) -> tuple[str, ...]:
