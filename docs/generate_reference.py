@@ -270,50 +270,53 @@ def table(*rows: tuple[str, ...]) -> str:
 
 def access_table() -> str:
     """Where each host is, and what holds its key."""
-    head = ("provider", "such as", "address", "key, from the environment", "another address")
-    return table(head, *[(*access_cells(host), f"`{host.base_env}`") for host in HOSTS.values()])
+    head = ("provider", "such as", "address", "key, from the environment", "source")
+    return table(head, *map(access_cells, HOSTS.values()))
 
 
 def access_cells(host: Host) -> tuple[str, ...]:
-    """The cells of a host up to its key."""
+    """The cells of a host: its name, address and key."""
     keys = " or ".join(f"`{key}`" for key in host.keys) + (" (not needed)" if host.local else "")
-    return f"`{host.name}`", f"`{host.name}:{host.example}`", f"`{host.base_url}`", keys
+    return f"`{host.name}`", f"`{host.name}:{host.example}`", f"`{host.base_url}`", keys, source_cell(host)
 
 
 def requests_table() -> str:
-    """What requests to each host hold."""
-    head = (
-        *("provider", "wire", "tools", "streams", "stop strings", "temperature", "schema", "grammar", "prefill"),
-        *("raw prompt", "cache marks", "`effort` is sent as", "`thinking_tokens` is sent as", "price", "source"),
-    )
-    return table(head, *map(request_cells, HOSTS.values()))
+    """What requests to the hosts hold, a row for each feature: its values, and the hosts that have them."""
+    found = {name: request_cells(host) for name, host in HOSTS.items()}
+    rows = []
+    for feature in found["openai"]:
+        groups: dict[str, list[str]] = {}
+        for name, cells in found.items():
+            groups.setdefault(cells[feature], []).append(f"`{name}`")
+        *few, (usual, _) = sorted(groups.items(), key=lambda group: len(group[1]))
+        words = [f"{value}: {', '.join(names)}" for value, names in few]
+        rows.append((feature, "; ".join([*words, f"{usual}: {'the others' if few else 'all'}"])))
+    return table(("request", "value: providers"), *rows)
 
 
-def request_cells(host: Host) -> tuple[str, ...]:
-    """The cells of a host, for a model of no family."""
+def request_cells(host: Host) -> dict[str, str]:
+    """What requests to a host hold for a model of no family, by feature."""
     can, dialect = host.abilities, host.dialect
-    most = MAX_STOP if host.wire == "anthropic" else dialect.max_stop
     effort, thinking = THINKING.get(host.name) or THINKING[host.wire]
+    most = MAX_STOP if host.wire == "anthropic" else dialect.max_stop
     grammars = {"response_format": "`response_format`", "structured_outputs": "`structured_outputs`"}
     prefills = {"prefix": '`"prefix": true`', "fields": "`continue_final_message`"}
     price = bundled_rate(host.name, host.example, url=host.base_url).is_known
-    return (
-        f"`{host.name}`",
-        f"`{host.wire}`",
-        yes(can.tools),
-        yes(can.stream),
-        f"up to {most}" if can.stop else "no",
-        f"{LOCAL_TEMPERATURE:g}" if host.local else "if set",
-        yes(can.schema),
-        grammars.get(dialect.grammar, "`grammar`") if can.grammar else "no",
-        prefills.get(dialect.prefill, "last message") if can.prefill else "no",
-        yes(can.completion),
-        yes(host.wire == "anthropic"),
-        f"`{effort}`",
-        f"`{thinking}`" if thinking else "no",
-        "electricity" if host.local else yes(price),
-        source_cell(host),
-    )
+    return {
+        "wire": f"`{host.wire}`",
+        "tools": yes(can.tools),
+        "streams": yes(can.stream),
+        "stop strings": f"up to {most}" if can.stop else "no",
+        "temperature": f"{LOCAL_TEMPERATURE:g}" if host.local else "if set",
+        "schema": yes(can.schema),
+        "grammar": grammars.get(dialect.grammar, "`grammar`") if can.grammar else "no",
+        "prefill": prefills.get(dialect.prefill, "last message") if can.prefill else "no",
+        "raw prompt": yes(can.completion),
+        "cache marks": yes(host.wire == "anthropic"),
+        "`effort` is sent as": f"`{effort}`",
+        "`thinking_tokens` is sent as": f"`{thinking}`" if thinking else "no",
+        "price": "electricity" if host.local else yes(price),
+    }
 
 
 THINKING = {
@@ -327,23 +330,20 @@ THINKING = {
 
 def families_table() -> str:
     """What each family of models accepts."""
-    head = (
-        *("family", "such as", "wire", "left out at every host", "left out at its own host"),
-        *("thinking is set with", "sees", "source"),
+    return table(
+        ("family", "such as", "left out", "thinking is set with", "sees", "source"), *map(family_cells, FAMILIES)
     )
-    return table(head, *map(family_cells, FAMILIES))
 
 
 def family_cells(family: Family) -> tuple[str, ...]:
     """The cells of a family."""
-    settings = [f"`effort`: {', '.join(family.efforts)}"] if family.efforts else []
+    settings = [f"`effort`: {'/'.join(family.efforts)}"] if family.efforts else []
     settings += ["`thinking_tokens`"] if family.has_budget else []
     return (
         family.name,
         f"`{family.host}:{family.example}`",
-        f"`{family.wire or HOSTS[family.host].wire}`",
-        ", ".join(f"`{ability}`" for ability in family.lacks) or "nothing",
-        ", ".join(f"`{ability}`" for ability in family.host_lacks) or "nothing",
+        ", ".join([*(f"`{each}`" for each in family.lacks), *(f"`{each}` (own host)" for each in family.host_lacks)])
+        or "nothing",
         "; ".join(settings) or "-",
         sees_cell(family),
         source_cell(family),

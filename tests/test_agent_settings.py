@@ -47,7 +47,7 @@ def config(tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) 
 
 
 PLACES = ["name", "phase", "agent", "table", "endpoint params", "params", "loop"]
-"""Rows 3 to 8 of the table in docs/models.md. The next two tests have rows 1 and 2."""
+"""Places 3 to 8 of the list in docs/models.md. The next two tests have places 1 and 2."""
 
 
 @pytest.mark.parametrize("first", PLACES)

@@ -512,7 +512,7 @@ def test_the_page_of_prompts_lists_every_variable(journal: Path) -> None:
     page = Path(__file__).parents[1].joinpath("docs", "prompts.md").read_text(encoding="utf-8")
     table = page.partition("## The prompts of `phased`")[2].partition("\n## ")[0]
     assert {"question", "tools", "turns", "results"} <= received.keys()
-    assert all(f"| `{name}` |" in table for name in (*received, *PromptBook("phased").names()))
+    assert all(f"`{name}`" in table for name in (*received, *PromptBook("phased").names()))
 
 
 # -- limits

@@ -36,8 +36,20 @@ def rows_of(name: str) -> list[Row]:
     return [dict(zip(head, row, strict=True)) for row in cells[2:]]
 
 
+def rows_by_host() -> list[Row]:
+    """The table of requests, which has a row for each feature, as a row for each host."""
+    rows = {f"`{host}`": {"row": f"`{host}`"} for host in HOSTS}
+    for feature in rows_of("requests"):
+        for group in feature["value: providers"].split("; "):
+            value, _, hosts = group.rpartition(": ")
+            rest = [host for host, row in rows.items() if feature["row"] not in row]
+            for host in rest if hosts in ("all", "the others") else hosts.split(", "):
+                rows[host][feature["row"]] = value
+    return [*rows.values()]
+
+
 Row = dict[str, str]
-ACCESS, REQUESTS, ROWS = rows_of("access"), rows_of("requests"), rows_of("families")
+ACCESS, REQUESTS, ROWS = rows_of("access"), rows_by_host(), rows_of("families")
 
 
 def model_of(spec: str) -> ChatModel:
@@ -120,8 +132,9 @@ def check_access(row: Row) -> None:
         found = resolve(spec, env={key: "sk-0123456789"})
         assert isinstance(found, ChatModel)
         assert (found.endpoint, found.key_env, found.key) == (names_of(row["address"])[0], key, "sk-0123456789")
-    (moved,) = names_of(row["another address"])
-    assert resolve(spec, env={moved: "http://127.0.0.1:9/v1"}).endpoint == "http://127.0.0.1:9/v1"
+    moved = {f"{host.upper()}_BASE_URL": "http://127.0.0.1:9/v1"}
+    assert resolve(spec, env=moved).endpoint == "http://127.0.0.1:9/v1"
+    assert row["source"] == f"[{HOSTS[host].date}]({HOSTS[host].source})"
     if row["key, from the environment"].endswith("(not needed)"):
         assert resolve(spec, env={}).secrets == ()
     else:
@@ -154,7 +167,6 @@ def check_request(row: Row) -> None:
     check_thinking(spec, row["`thinking_tokens` is sent as"], "thinking_tokens", 2000)
     rate = model_of(f"{host}:{HOSTS[host].example}").rate
     assert row["price"] == ("electricity" if rate == LOCAL else yes(rate.is_known))
-    assert row["source"] == f"[{HOSTS[host].date}]({HOSTS[host].source})"
 
 
 def check_thinking(spec: str, cell: str, setting: str, value: Any) -> None:
@@ -182,8 +194,9 @@ def check_family(row: Row) -> None:
     assert row["source"] == f"[{family.date}]({family.source})"
     host, _, name = spec.partition(":")
     model = model_of(spec)
-    assert f"`{model.wire}`" == row["wire"]
-    everywhere, at_home = names_of(row["left out at every host"]), names_of(row["left out at its own host"])
+    assert model.wire == (family.wire or HOSTS[host].wire)
+    everywhere = names_of(re.sub(r"`\w+` \(own host\)", "", row["left out"]))
+    at_home = re.findall(r"`(\w+)` \(own host\)", row["left out"])
     for ability in ("stop", "temperature", "schema", "prefill", "max_tokens"):
         offered = getattr(HOSTS[host].abilities, ability)
         left_out = ability in everywhere + at_home
@@ -193,7 +206,7 @@ def check_family(row: Row) -> None:
             assert sends(ability, f"{other}:{name}") == (offered and ability not in everywhere), (other, ability)
     files = {"images": File.from_bytes(b"\x89PNG\r\n\x1a\n"), "PDF": File.from_bytes(b"%PDF-1.7")}
     assert row["sees"] == (", ".join(word for word, file in files.items() if is_sent(file, model)) or "text")
-    settings = [f"`effort`: {', '.join(family.efforts)}"] * bool(family.efforts)
+    settings = [f"`effort`: {'/'.join(family.efforts)}"] * bool(family.efforts)
     assert row["thinking is set with"] == "; ".join([*settings, *["`thinking_tokens`"] * family.has_budget] or ["-"])
     for setting in names_of(row["thinking is set with"]):
         for value in family.efforts if setting == "effort" else ["2000"]:
