@@ -95,21 +95,18 @@ def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
     then add a size.
     """
     if sizes[-1] == 1:
-        return _count_choices(len(sizes), max_sum)
+        n = len(sizes)
+        ways = total = 1
+        for k in range(max_sum):
+            ways = ways * (n - k) // (k + 1)
+            total += ways
+        return total
     slot = len(sizes) + 1
     keep = (1 << slot * (max_sum + 1)) - 1
     counts = 1
     for size in sizes:
         counts = (counts + (counts << slot * size)) & keep
     return counts % ((1 << slot) - 1)  # the sum of the slots, as 9 leaves the sum of decimal digits
-
-
-def _count_choices(n: int, max_size: int) -> int:
-    ways = total = 1
-    for k in range(max_size):
-        ways = ways * (n - k) // (k + 1)
-        total += ways
-    return total
 
 
 def adjust_holm(ps: Sequence[float]) -> list[float]:

@@ -144,7 +144,13 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key
     if provider in config.endpoints:
         return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env, require_key)
     if provider in HOSTS:
-        return _model_of_host(spec, provider, name, config, env, require_key)
+        host = HOSTS[provider]
+        if not name:
+            raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
+        address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
+        endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
+        model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env)
+        return structs.replace(model, rate_limit=config.rate_limits.get(provider))
     return _model_of_plugin(spec, provider, name, config)
 
 
@@ -250,18 +256,6 @@ def providers(config: ModelConfig | None = None) -> list[str]:
     """List every word that may stand before the colon, with those of plug-ins."""
     own = config.endpoints if config else ()
     return sorted({"local", "scripted", *HOSTS, *own, *(point.name for point in plugins(PLUGINS))})
-
-
-def _model_of_host(
-    spec: str, provider: str, name: str, config: ModelConfig, env: Mapping[str, str], require_key: bool
-) -> ChatModel:
-    host = HOSTS[provider]
-    if not name:
-        raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
-    endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
-    model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env)
-    return structs.replace(model, rate_limit=config.rate_limits.get(provider))
 
 
 def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SETTINGS) -> ChatModel:

@@ -52,7 +52,8 @@ class LocalEmbedder:
         import numpy as np
 
         tokenizer, session = self._load()
-        token_ids = [tokenizer.encode(_readable(text)).ids for text in texts]
+        # The beginning is enough: few words have more than 64 characters. Half a surrogate pair is not UTF-8.
+        token_ids = [tokenizer.encode(text[: TOKENS * 64].encode("utf-8", "replace").decode()).ids for text in texts]
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)
 
         def embed_batch(batch: list[int]) -> None:
@@ -106,11 +107,6 @@ def find_weights() -> Path:
     if path is None or not path.is_file():
         raise ConfigError("The local embedder's weights are not installed.", hint=install_hint("search"))
     return path
-
-
-def _readable(text: str) -> str:
-    # The beginning is enough: few words have more than 64 characters. Half a surrogate pair is not UTF-8.
-    return text[: TOKENS * 64].encode("utf-8", "replace").decode()
 
 
 def _batches(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -140,7 +140,8 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]) -> Iterable[MessagePart]:
-    whole = _count_same(before, texts)
+    pairs = zip(before, texts, strict=False)
+    whole = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
     for at, (role, text) in enumerate(texts):
         if at < whole:
             yield MessagePart(role, text, new=False)
@@ -151,12 +152,6 @@ def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str
         if old:
             yield MessagePart(role, text[:old], new=False)
         yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
-
-
-def _count_same(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
-    """Count the equal messages from the first on."""
-    pairs = zip(before, texts, strict=False)
-    return next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
 
 
 def _count_shared(old: str, new: str) -> int:

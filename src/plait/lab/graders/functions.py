@@ -31,7 +31,9 @@ def load_function_grader(word: str) -> Grader:
     place, _, name = word.rpartition(":")
     if not place or not name:
         raise ConfigError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
-    function = _load_function(place, name, word)
+    function = load_object(f"{place}:{name}", "a grader")
+    if not callable(function):
+        raise ConfigError(f"{word!r} is a {type(function).__name__} and not a function.")
     whole = _takes_run(function, word)
 
     async def grade(task: SuiteTask, run: Run) -> Grade:
@@ -93,13 +95,6 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
     except ValueError:  # it does not show its parameters
         return False
     return list(signature.parameters)[:2] == ["task", "run"]
-
-
-def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
-    found = load_object(f"{place}:{name}", "a grader")
-    if not callable(found):
-        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a function.")
-    return found  # type: ignore[no-any-return]
 
 
 def _error_place(error: BaseException) -> str:

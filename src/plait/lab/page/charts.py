@@ -89,9 +89,11 @@ def make_row_views(comparison: Comparison) -> tuple[RowView, ...]:
 
 def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
     """Return the charts: success against price and against time, tokens in and out by step."""
+    found = [(each, each.row.seconds) for each in rows]
+    said = "The median seconds of a run, by the clock."
     return (
         _price_chart(rows),
-        _time_chart(rows),
+        _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast"),
         _step_chart("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
         _step_chart("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
     )
@@ -137,12 +139,6 @@ def _price_chart(rows: Sequence[RowView]) -> Chart:
     said = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
     found = [(each, each.row.tokens) for each in rows]
     return _scatter_chart("price", "Success against tokens", "tokens a run", found, said, "cheap")
-
-
-def _time_chart(rows: Sequence[RowView]) -> Chart:
-    found = [(each, each.row.seconds) for each in rows]
-    said = "The median seconds of a run, by the clock."
-    return _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast")
 
 
 def _scatter_chart(

@@ -85,10 +85,22 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
+    tasks, runs = len(comparison.suite.tasks), len(comparison.results)
+    graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
+    facts = [
+        ("Tasks", f"{tasks:,}"),
+        ("Rows", f"{len(comparison.contenders):,}"),
+        ("Repeats", f"{comparison.repeat:,} a task"),
+        ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
+        ("Grader" if len(graders) == 1 else "Graders", shorten(", ".join(graders))),
+        ("When", comparison.when),
+        ("Journal", show_hidden(comparison.journal)),
+        ("Name", show_hidden(comparison.name)),
+    ]
     return {
         "suite": show_hidden(comparison.suite.word),
         "about": show_hidden(comparison.suite.about),
-        "facts": _facts(comparison),
+        "facts": [(name, value) for name, value in facts if value],
         "unfinished": _unfinished(comparison),
         "rows": rows,
         "digits": usd_digits([each.cost_usd for each in comparison.rows]),
@@ -117,22 +129,6 @@ def _fill_template(
         left_out=missing.count(LEFT_OUT),
         unreadable=missing.count(UNREADABLE),
     )
-
-
-def _facts(comparison: Comparison) -> list[tuple[str, str]]:
-    tasks, runs = len(comparison.suite.tasks), len(comparison.results)
-    graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
-    facts = [
-        ("Tasks", f"{tasks:,}"),
-        ("Rows", f"{len(comparison.contenders):,}"),
-        ("Repeats", f"{comparison.repeat:,} a task"),
-        ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
-        ("Grader" if len(graders) == 1 else "Graders", shorten(", ".join(graders))),
-        ("When", comparison.when),
-        ("Journal", show_hidden(comparison.journal)),
-        ("Name", show_hidden(comparison.name)),
-    ]
-    return [(name, value) for name, value in facts if value]
 
 
 def _unfinished(comparison: Comparison) -> str:

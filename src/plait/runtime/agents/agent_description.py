@@ -20,7 +20,7 @@ from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.recorded import recorded_model
-from plait.models.settings import AgentSettings, ModelSettings, read_settings
+from plait.models.settings import ModelSettings, read_settings
 from plait.runtime.agents.agent_fields import AgentFields, is_model, list_hooks, name_value, restore_settings
 from plait.runtime.agents.instructions import check_instructions
 from plait.runtime.agents.options import check_options, list_fields, without_option
@@ -84,7 +84,13 @@ def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
     _check_phases(agent.models, loop)
     for phase, model in agent.models.items():
         _require(f"models[{phase!r}]", model, is_model(model), 'a model, such as "local" or "openai:NAME"')
-    _check_settings(agent.settings, loop)
+    settings = agent.settings
+    if isinstance(settings, Mapping):
+        many = all(isinstance(each, ModelSettings) for each in settings.values())
+        _require("settings", settings, many, 'plait.ModelSettings(...), or {"act": plait.ModelSettings(...)}')
+        _check_phases(settings, loop)
+    for each in settings.values() if isinstance(settings, Mapping) else [settings]:
+        read_settings(to_builtins(each), "Agent(settings=)")
     require_plain(loop.run, f"run of the loop '{loop.name}'", "Give a generator, which yields effects.")
     if callable(agent.approve):
         require_plain(agent.approve, "approve=", "Give a plain function; a hook's before_tool may be async.")
@@ -98,15 +104,6 @@ def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
             f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
         )
-
-
-def _check_settings(settings: AgentSettings, loop: Loop) -> None:
-    if isinstance(settings, Mapping):
-        many = all(isinstance(each, ModelSettings) for each in settings.values())
-        _require("settings", settings, many, 'plait.ModelSettings(...), or {"act": plait.ModelSettings(...)}')
-        _check_phases(settings, loop)
-    for each in settings.values() if isinstance(settings, Mapping) else [settings]:
-        read_settings(to_builtins(each), "Agent(settings=)")
 
 
 def _check_phases(names: Iterable[str], loop: Loop) -> None:

@@ -65,7 +65,16 @@ class OutputType(Generic[OutputT]):
         return f"OutputType({_show_type(self.type)}, checks=[{checks}], retries={self.retries}, method={self.method!r})"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "checks", _list_checks(self.checks))
+        checks = self.checks
+        if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
+            raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
+        found = tuple(checks)
+        for each in found:
+            if not callable(each):
+                hint = "Give a function of one value."
+                raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
+            require_plain(each, f"'{function_name(each)}' of the output's checks")
+        object.__setattr__(self, "checks", found)
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
             raise ConfigError(f"OutputType(retries={self.retries!r}) is invalid.", hint="Give a whole number from 0.")
         if self.method not in (None, *get_args(OutputMethod)):
@@ -289,19 +298,6 @@ def _read_output(head: RunHead) -> dict[str, Any] | None:
                 hint="If the journal is not yours, do not use it. Otherwise start the run again.",
             ) from None
     return cast("dict[str, Any] | None", output)
-
-
-def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
-    """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
-    if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
-        raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
-    found = tuple(checks)
-    for each in found:
-        if not callable(each):
-            hint = "Give a function of one value."
-            raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
-        require_plain(each, f"'{function_name(each)}' of the output's checks")
-    return found
 
 
 TEXT: OutputType[str] = OutputType(str)

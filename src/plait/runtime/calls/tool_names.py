@@ -11,7 +11,7 @@ from plait import loops
 from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.toolkits.method_search import NAME as SEARCH
-from plait.tools import Tool, Toolset
+from plait.tools import Toolset
 from plait.tools.names import fit_names
 
 
@@ -29,7 +29,9 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
     before = tuple(tools)
     found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
     for old, tool in zip(before, found, strict=True):
-        if (word := reserved.get(_folded(tool.name))) and not _replaces(tool, word):
+        if (word := reserved.get(_folded(tool.name))) and not (
+            tool.person if word == "ask_user" else tool.name == word == SEARCH
+        ):
             raise ConfigError(
                 f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
                 hint="Rename it: NAME=WORD on the command line, name= in Python.",
@@ -64,11 +66,6 @@ def _reserved(loop: Loop) -> dict[str, str]:
     other = loops.fallback_of(loop)
     names = (*traits_of(loop).reserved, *traits_of(other).reserved)
     return {_folded(name): name for name in names}
-
-
-def _replaces(tool: Tool, word: str) -> bool:
-    """Return whether a tool replaces the loop's own: one that asks the user `ask_user`, a search `method_search`."""
-    return tool.person if word == "ask_user" else tool.name == word == SEARCH
 
 
 @lru_cache(maxsize=1024)

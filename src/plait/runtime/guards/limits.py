@@ -120,7 +120,16 @@ class LimitGuard(Guard):
                 if self.near is not None:
                     raise LimitReached(self.near.limit, self.near.detail)
             case StartChild():
-                self._admit_child(entry)
+                # Let a child run begin.
+                child: StartChild = entry.effect
+                if child.run not in self.tally.children:  # else it began in an earlier process
+                    for distance, guard in enumerate(self._line):
+                        depth, most = guard.limits.depth, guard.limits.children
+                        if distance + 1 > depth:
+                            raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
+                        if guard._find_use()[0].runs > most:
+                            raise LimitNear("children", f"the run has its {most} child runs")
+                self._hold(_Held(entry, self))
         return entry.effect
 
     def restore(self, entry: Entry, decision: Decision | None) -> None:
@@ -317,18 +326,6 @@ class LimitGuard(Guard):
         raise (LimitReached if is_last else LimitNear)(limit, detail)
 
     # -- child runs, and the end
-
-    def _admit_child(self, entry: Entry) -> None:
-        """Let a child run begin. Raises `LimitNear` if the limits allow no further one."""
-        child: StartChild = entry.effect
-        if child.run not in self.tally.children:  # else it began in an earlier process
-            for distance, guard in enumerate(self._line):
-                depth, most = guard.limits.depth, guard.limits.children
-                if distance + 1 > depth:
-                    raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
-                if guard._find_use()[0].runs > most:
-                    raise LimitNear("children", f"the run has its {most} child runs")
-        self._hold(_Held(entry, self))
 
     def _stop(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a run that used more than it may as `Stopped`, which says by how much."""

@@ -153,7 +153,14 @@ class AskForReply(BasePerformer):
         """Return the reply as the guards leave it: the recorded one, or the model's."""
         engine = self.engine
         with await engine.chain.admit(entry, self) as admitted:
-            await self._walk_attempts(entry)
+            # Go through the attempts on record: compare each, and learn from it what the model cannot do.
+            self.attempts = 0
+            while (recorded := self._next_recorded(entry)) is not None:
+                at, sending, found = recorded
+                self._learn(found, await self.engine.perform(at, sending))
+                if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
+                    self._reply = sending.decode_recorded(at)
+            self._is_compared = True
             if (reply := admitted.found.value) is UNSET:
                 if engine.journal.replay:
                     raise RecordEnds
@@ -176,16 +183,6 @@ class AskForReply(BasePerformer):
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
         self.engine.chain.decisions.follow_before(entry)
-
-    async def _walk_attempts(self, entry: Entry) -> None:
-        """Go through the attempts on record: compare each, and learn from it what the model cannot do."""
-        self.attempts = 0
-        while (recorded := self._next_recorded(entry)) is not None:
-            at, sending, found = recorded
-            self._learn(found, await self.engine.perform(at, sending))
-            if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
-                self._reply = sending.decode_recorded(at)
-        self._is_compared = True
 
     def compare_attempts(self, entry: Entry) -> None:
         """Compare the attempts on record of a model call that brought an exception, and learn from them."""

@@ -72,7 +72,15 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
     if plan is None:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
     if isinstance(loop, Planner):
-        plan = _with_found(loop, context, Task(head.question, head.history), plan, timeline)
+        task = Task(head.question, head.history)
+        made, said = _calls_made(timeline), _worker_replies(timeline)
+        results = {id: Observation(text) for id, text in plan.evidence.items()}
+        for step in plan.calls:
+            if step.id not in results and all(need in results for need in step.needs):
+                found = _result(loop, context, task, step, results, made, said)
+                if found is not None and found.ok:
+                    results[step.id] = found
+        plan = structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
     return plan
 
 
@@ -119,18 +127,6 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
                 case _, Question(kind="plan", answer=str() as answer) if reads_as_plan(answer):
                     plan = read_plan_file(answer, list_callable(loop, context.known_tools))
     return plan
-
-
-def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
-    """Return the plan with the recorded evidence of the steps whose needs are met."""
-    made, said = _calls_made(timeline), _worker_replies(timeline)
-    results = {id: Observation(text) for id, text in plan.evidence.items()}
-    for step in plan.calls:
-        if step.id not in results and all(need in results for need in step.needs):
-            found = _result(loop, context, task, step, results, made, said)
-            if found is not None and found.ok:
-                results[step.id] = found
-    return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
 
 
 def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
