@@ -36,10 +36,8 @@ def require_plain(function: Callable[..., Any], name: str, hint: str = "Give a p
 
 
 def raise_interrupt(why: KeyboardInterrupt) -> NoReturn:
-    """Raise again what a function raised: in a thread that Ctrl-C never reaches, as a `RuntimeError`.
-
-    There the function itself raised it, as libraries for terminals do, and it must not end the thread's event loop.
-    """
+    """Raise again what a function raised: in a thread that Ctrl-C never reaches, as a `RuntimeError`. There the
+    function itself raised it, as libraries for terminals do, and it must not end the thread's event loop."""
     if threading.current_thread() is threading.main_thread():
         raise why
     raise RuntimeError(f"KeyboardInterrupt: {why}".rstrip(": ")) from why

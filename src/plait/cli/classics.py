@@ -259,10 +259,8 @@ def _print_and_exit(
     texts: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> NoReturn:
-    """Print tables, each below its text, in the chosen format.
-
-    Exit with 0 if every run is finished and none crashed, with 1 if one crashed, else with 4.
-    """
+    """Print tables, each below its text, in the chosen format. Exit with 0 if every run is finished and none crashed,
+    with 1 if one crashed, else with 4."""
     if flags["as_object"]:
         head = {"table": name}
         if comparison is not None:

@@ -121,10 +121,8 @@ class LineView(SilentView):
 
 
 def answering(view: RunView, *, as_object: bool = False) -> RunView:
-    """Return the view that also streams the answer to the terminal, if stdout and stderr are one.
-
-    During a run, stdout is what tools print (see `stdout_to_stderr`).
-    """
+    """Return the view that also streams the answer to the terminal, if stdout and stderr are one. During a run, stdout
+    is what tools print (see `stdout_to_stderr`)."""
     if as_object or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return view
     from plait.cli.markdown import AnswerView

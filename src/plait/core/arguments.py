@@ -404,10 +404,8 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
 
 
 def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
-    """Find the end of the arguments that begin at `start` (-1: not closed) and the commas between them.
-
-    A quote opens a string only where a value may begin, so `it's` is text.
-    """
+    """Find the end of the arguments that begin at `start` (-1: not closed) and the commas between them. A quote opens a
+    string only where a value may begin, so `it's` is text."""
     depth, at, last_line = 0, start, text.rfind("\n")
     commas: list[int] = []
     unclosed: set[str] = set()

@@ -208,10 +208,8 @@ def think(
 
 
 def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
-    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue.
-
-    Native calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it.
-    """
+    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue. Native
+    calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it."""
     if reply.finish != "length" or reply.calls or not reply.text.strip():
         return None
     return structs.replace(asked, prefill=asked.prefill + reply.text, schema=None, grammar=None, repair=True)

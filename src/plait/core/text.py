@@ -51,10 +51,8 @@ def escape_hidden(json: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text as it may be shown: without escape sequences, control characters and invisible characters.
-
-    All line ends become newlines.
-    """
+    """Return the text as it may be shown: without escape sequences, control characters and invisible characters. All
+    line ends become newlines."""
     if text.isascii() and text.isprintable():
         return text
     return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))

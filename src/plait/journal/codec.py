@@ -63,11 +63,8 @@ WORKS: dict[str, ValueTypes] = {
 
 
 def encode(value: Any) -> bytes:
-    """JSON of a record, head or plain value, in UTF-8.
-
-    Values that JSON has no place for (an object, a set, a key that is no text) become text; half a
-    surrogate pair is escaped, so that it comes back as it was.
-    """
+    """JSON of a record, head or plain value, in UTF-8. Values that JSON has no place for (an object, a set, a key that
+    is no text) become text; half a surrogate pair is escaped, so that it comes back as it was."""
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError):

@@ -87,10 +87,8 @@ def _life_of_number(pid: int, start: int) -> Literal["alive", "dead"]:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None for no such process, or no /proc.
-
-    Also None for a zombie (killed, not yet reaped by its parent), because it performs nothing.
-    """
+    """Return when a process started, in clock ticks since boot; None for no such process, or no /proc. Also None for a
+    zombie (killed, not yet reaped by its parent), because it performs nothing."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

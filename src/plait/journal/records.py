@@ -266,10 +266,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
         return tuple(dict.fromkeys((*self.attachments, *earlier)))
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
-        """Return where a request went: the endpoint's address and path; the path alone if there is no server.
-
-        `spec` is the model that was asked, if the phase has fallback models.
-        """
+        """Return where a request went: the endpoint's address and path; the path alone if there is no server. `spec` is
+        the model that was asked, if the phase has fallback models."""
         model: dict[str, Any] = self.models.get(phase) or self.models.get("") or {}
         model = next((each for each in model.get("members", ()) if each.get("spec") == spec), model)
         return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), path)))

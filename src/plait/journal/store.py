@@ -218,10 +218,8 @@ class Store(Protocol):
         ...
 
     async def add(self, runs: Sequence[CarriedRun]) -> bool:
-        """Add ended runs of another store as they are, all or none. Skips a run that is here already.
-
-        Returns False, and writes nothing, if another run has one of the ids.
-        """
+        """Add ended runs of another store as they are, all or none. Skips a run that is here already. Returns False,
+        and writes nothing, if another run has one of the ids."""
         ...
 
     # -- what is kept about runs

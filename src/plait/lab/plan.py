@@ -238,10 +238,8 @@ def make_plan(
 
 
 def agent_digests(agent: Agent) -> dict[str, str]:
-    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait.
-
-    Tools are not included: see `tools_digest`.
-    """
+    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait. Tools
+    are not included: see `tools_digest`."""
     return {name: digest(value) for name, value in _describe_agent(agent).items()}
 
 

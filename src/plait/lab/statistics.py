@@ -89,11 +89,8 @@ def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
 
 
 def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
-    """Count the subsets that sum up to at most `max_sum`.
-
-    One integer holds the counts for all sums, each in a slot of bits that it cannot outgrow. One shift and one addition
-    then add a size.
-    """
+    """Count the subsets that sum up to at most `max_sum`. One integer holds the counts for all sums, each in a slot of
+    bits that it cannot outgrow. One shift and one addition then add a size."""
     if sizes[-1] == 1:
         n = len(sizes)
         ways = total = 1
@@ -110,10 +107,8 @@ def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
 
 
 def adjust_holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is at most 1 in 20.
-
-    Holm 1979, Scand. J. Stat. 6:65.
-    """
+    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is at most 1 in 20. Holm 1979, Scand. J.
+    Stat. 6:65."""
     adjusted, so_far = [0.0] * len(ps), 0.0
     for rank, at in enumerate(sorted(range(len(ps)), key=lambda at: ps[at])):
         so_far = max(so_far, min(1.0, (len(ps) - rank) * ps[at]))
@@ -154,10 +149,8 @@ def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> flo
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return a quantile of the values, which must not be empty, as numpy does.
-
-    Hyndman and Fan's type 7 (1996, Am. Stat. 50:361).
-    """
+    """Return a quantile of the values, which must not be empty, as numpy does. Hyndman and Fan's type 7 (1996, Am.
+    Stat. 50:361)."""
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
     below = math.floor(at)

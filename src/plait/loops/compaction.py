@@ -234,10 +234,8 @@ def shorten_results(chars: int, why: ContextOverflow) -> Effects[int]:
 
 
 def fit_prompt(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tuple[Any, int]]:
-    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
-
-    Returns what the attempt gave and the size it went through with. For loops without a log that grows.
-    """
+    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations. Returns
+    what the attempt gave and the size it went through with. For loops without a log that grows."""
     while True:
         try:
             return (yield from attempt(chars)), chars

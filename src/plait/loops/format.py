@@ -92,10 +92,8 @@ class Codec(ABC, Generic[R]):
         """Escape this format's protocol in data. Escaping twice changes nothing more. `Escape` explains `inline`."""
 
     def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False) -> str | None:
-        """Return GBNF of what `write` makes for these tools, thoughts on one line; None if there is a schema.
-
-        `opened`: the prompt already ends in this turn's thought label, so the reply continues after it.
-        """
+        """Return GBNF of what `write` makes for these tools, thoughts on one line; None if there is a schema. `opened`:
+        the prompt already ends in this turn's thought label, so the reply continues after it."""
         return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:

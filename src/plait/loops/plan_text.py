@@ -210,10 +210,8 @@ def write_plan(plan: Plan) -> str:
 
 
 def write_step(step: Step) -> str:
-    """Return the line of a call: `#E1 = Tool[input]`.
-
-    Raises ValueError for a tool's name or an id that the form cannot hold, and for input that JSON cannot hold.
-    """
+    """Return the line of a call: `#E1 = Tool[input]`. Raises ValueError for a tool's name or an id that the form cannot
+    hold, and for input that JSON cannot hold."""
     if not is_plain_name(step.tool) or set(step.tool) & set("()="):
         raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
     if not _ID.fullmatch(step.id):

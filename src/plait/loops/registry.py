@@ -121,10 +121,8 @@ def splitter_of(loop: Loop, phase: str) -> Splitter:
 
 
 def write_reply(loop: Loop, phase: str, calls: Sequence[Call], answer: Any, thought: str, n: int) -> str:
-    """Return a reply of a phase, in the loop's own format, that makes `calls`, or else gives `answer`.
-
-    `n` is the number of the turn, from 1. Raises ValueError if the format cannot hold it.
-    """
+    """Return a reply of a phase, in the loop's own format, that makes `calls`, or else gives `answer`. `n` is the
+    number of the turn, from 1. Raises ValueError if the format cannot hold it."""
     codec = getattr(splitter_of(loop, phase), "codec", None)
     if calls:
         if codec is None:
@@ -191,10 +189,8 @@ _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 
 
 def loop_from(word: str) -> Loop:
-    """Return the loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
-
-    Raises `ConfigError` for an invalid word, loop, option or value.
-    """
+    """Return the loop of a word such as `react` or `react(dialect=lines,constrain=true)`. Raises `ConfigError` for an
+    invalid word, loop, option or value."""
     name, options = parts_of(word)
     return make(name, options)
 

@@ -211,10 +211,8 @@ MOST_SEARCHED = 3
 
 
 def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
-    """Return the tools shown, then those that the observations in `seen` describe, in the order of their appearance.
-
-    It depends only on the observations, so a replay offers the same tools.
-    """
+    """Return the tools shown, then those that the observations in `seen` describe, in the order of their appearance. It
+    depends only on the observations, so a replay offers the same tools."""
     return (*context.tools, *tools_found(context.others, seen)) if context.others else context.tools
 
 

@@ -76,10 +76,8 @@ _PLAIN = re.compile(r"(?![\s\"\[])[^@|,]+(?<!\s)")
 
 
 def split_settings(spec: str) -> tuple[str, ModelSettings]:
-    """Split `openai:gpt-5@effort=low@seed=1` into the model's spec and its settings.
-
-    Raises `ConfigError` for an unknown name or a value that does not fit.
-    """
+    """Split `openai:gpt-5@effort=low@seed=1` into the model's spec and its settings. Raises `ConfigError` for an
+    unknown name or a value that does not fit."""
     given: dict[str, Any] = {}
     rest = spec
     while found := _SETTING.search(rest):

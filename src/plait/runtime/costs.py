@@ -107,10 +107,8 @@ def merge_spending(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
 
 
 def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
-    """Return the sum of the rows. `calls` and `retries` count models only; `seconds` include tools and code.
-
-    Work that ran in parallel counts in full, so the seconds may exceed the clock's.
-    """
+    """Return the sum of the rows. `calls` and `retries` count models only; `seconds` include tools and code. Work that
+    ran in parallel counts in full, so the seconds may exceed the clock's."""
     rows = tuple(rows)
     models = [row for row in rows if not row.is_work]
     calls, retries = sum(row.calls for row in models), sum(row.retries for row in models)

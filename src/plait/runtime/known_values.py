@@ -177,10 +177,8 @@ def find_conversions(formula: str) -> set[str]:
 
 
 def find_guesses(formula: str) -> set[str]:
-    """Return the 10, 100 and 1000 that a formula multiplies a whole number with.
-
-    In a text without units they convert nothing: models guess unknown prices with them.
-    """
+    """Return the 10, 100 and 1000 that a formula multiplies a whole number with. In a text without units they convert
+    nothing: models guess unknown prices with them."""
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
 

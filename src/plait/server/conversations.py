@@ -191,10 +191,8 @@ def find_by_messages(
 
 
 def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
-    """Return whether `since`, alternating agent and user, is all that was said in a run after its question.
-
-    Raises `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered.
-    """
+    """Return whether `since`, alternating agent and user, is all that was said in a run after its question. Raises
+    `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered."""
     outcome = row.outcome or {}
     if row.head.parent or not row.head.session:
         return False

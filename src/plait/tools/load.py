@@ -230,9 +230,7 @@ def import_name(path: str, word: str, kind: type = Tool) -> Any:
 
 def load_object(word: str, what: str) -> Any:
     """Return what `module:name` or `file.py:name` names. Raises `ConfigError`; `what` says what the word should name.
-
-    The folder of a file, or the current folder for a module, is appended to the import path. A file runs once.
-    """
+    The folder of a file, or the current folder for a module, is appended to the import path. A file runs once."""
     place, _, name = word.strip().rpartition(":")
     if place.endswith(".py") and name:
         return find_attribute(run_file(place, "file"), name, place, word, object)

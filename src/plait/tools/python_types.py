@@ -142,10 +142,8 @@ def _validate_all(validate: Callable[..., Any], given: Any, *, strict: bool) -> 
 
 @functools.lru_cache(maxsize=512)
 def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonType | None]:
-    """Returns what converts a type (None for msgspec to do it), and the whole type if its JSON Schema says all.
-
-    The hint as it is written is a part of the cache's key: `int | str` equals `str | int`.
-    """
+    """Returns what converts a type (None for msgspec to do it), and the whole type if its JSON Schema says all. The
+    hint as it is written is a part of the cache's key: `int | str` equals `str | int`."""
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 

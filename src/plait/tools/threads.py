@@ -46,10 +46,8 @@ class ObjectThread(threading.Thread):
 
 
 def serve_object() -> bool:
-    """In an object's thread, do the object's next job or wait a moment for one; return False in other threads.
-
-    A method that waits for an agent holds the thread, and the agent may call the same object.
-    """
+    """In an object's thread, do the object's next job or wait a moment for one; return False in other threads. A method
+    that waits for an agent holds the thread, and the agent may call the same object."""
     thread = threading.current_thread()
     if isinstance(thread, ObjectThread):
         with contextlib.suppress(Empty):

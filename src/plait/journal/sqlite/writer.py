@@ -112,10 +112,8 @@ class Writer:
         return (found.st_dev, found.st_ino) == inode
 
     def close(self) -> None:
-        """Write what waits, and close the connection. The last one of all processes folds the -wal file in.
-
-        Takes up to `busy_seconds` if the journal is locked and rows wait.
-        """
+        """Write what waits, and close the connection. The last one of all processes folds the -wal file in. Takes up to
+        `busy_seconds` if the journal is locked and rows wait."""
         if (thread := self._thread) is not None:
             self._queue.put(Signal.CLOSE)
             thread.join()

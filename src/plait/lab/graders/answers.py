@@ -68,10 +68,8 @@ def f1_score(answer: str, gold: str) -> float:
 
 
 def parse_yes_no(text: str) -> bool | None:
-    """Read yes or no from the words yes, no, true and false; None if there is none.
-
-    A first word that stands alone (`No, because ...`) counts, else the last of them: `No one denies it: yes`.
-    """
+    """Read yes or no from the words yes, no, true and false; None if there is none. A first word that stands alone
+    (`No, because ...`) counts, else the last of them: `No one denies it: yes`."""
     found = list(_YES.finditer(text))
     if not found:
         return None

@@ -64,9 +64,7 @@ def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX
 
 def render_served_page(comparison: Comparison, runs: str) -> str:
     """Render the page for a server that shows runs. A cell links to its run, at the address `runs` plus the run's id.
-
-    The page holds no records. Without the extra `report` it has no charts.
-    """
+    The page holds no records. Without the extra `report` it has no charts."""
     try:
         draw = drawing_script()
     except ConfigError:

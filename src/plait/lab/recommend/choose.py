@@ -249,11 +249,8 @@ def _price(candidate: Candidate) -> tuple[float, float, float]:
 
 
 def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Candidate]:
-    """Find for each requirement the nearest row that misses nothing else.
-
-    If every row misses several requirements, it is the best row in each. Rows without runs, or that cannot run here,
-    are skipped.
-    """
+    """Find for each requirement the nearest row that misses nothing else. If every row misses several requirements, it
+    is the best row in each. Rows without runs, or that cannot run here, are skipped."""
     able = [each for each in candidates if not {"runs", "here"} & set(each.unmet)]
     parts = ("success", *(name for name in ("usd", "seconds", "tokens") if getattr(demand, name) is not None))
     found = {part: [each for each in able if each.unmet == (part,)] for part in parts}

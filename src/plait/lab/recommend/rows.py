@@ -53,11 +53,8 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
     @property
     def evidence(self) -> tuple[int, int]:
-        """Successes, and the number of tries.
-
-        Repeats of a task are not evidence about other tasks. So if tasks were repeated, the tries are the tasks, and
-        the successes are their share of them, rounded down.
-        """
+        """Successes, and the number of tries. Repeats of a task are not evidence about other tasks. So if tasks were
+        repeated, the tries are the tasks, and the successes are their share of them, rounded down."""
         tries = min(self.tasks or self.n, self.n)
         return (self.successes if tries == self.n else math.floor(self.success * tries + 1e-9)), tries
 

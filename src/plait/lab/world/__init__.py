@@ -22,8 +22,6 @@ __all__ = [
 
 
 def world(settings: str = "") -> tuple[Tool, ...]:
-    """Makes the tools of a fresh offline world: weather, messages, prices; `world:7,now=2024-02-29,here=Lyon`.
-
-    Use them for one run: what is sent through them is sent in one world.
-    """
+    """Makes the tools of a fresh offline world: weather, messages, prices; `world:7,now=2024-02-29,here=Lyon`. Use them
+    for one run: what is sent through them is sent in one world."""
     return world_of(settings).tools

@@ -331,10 +331,8 @@ def _flag_numbers(
     days: Iterable[date] = (),
     where: str = "",
 ) -> list[FoundNumber]:
-    """Flag the numbers that are not among the known ones (by unit, or of any unit), and return the others.
-
-    If `known` is by unit, degrees Fahrenheit may be one off, because they were converted.
-    """
+    """Flag the numbers that are not among the known ones (by unit, or of any unit), and return the others. If `known`
+    is by unit, degrees Fahrenheit may be one off, because they were converted."""
     right = []
     for number in find_numbers(text, days):
         by_unit = isinstance(known, Mapping)

@@ -72,10 +72,8 @@ def without_tags(text: str, remarks: list[Remark]) -> str:
 
 
 def holds_code(block: Block, fence: re.Match[str]) -> bool:
-    """Return whether a block is meant to run: it is marked as Python, or it is unmarked Python.
-
-    A fence that only closes opens a block of prose, and an invented output is in a fence of its own.
-    """
+    """Return whether a block is meant to run: it is marked as Python, or it is unmarked Python. A fence that only
+    closes opens a block of prose, and an invented output is in a fence of its own."""
     word = (fence["word"] or fence["word2"] or "").lower()
     return bool(block.code) and (word in PYTHON or (_OTHER.fullmatch(word) is None and is_python(block.code)))
 

@@ -101,11 +101,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
 
 
 def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
-    """Find the list of entries in a reply with other text, and its place.
-
-    If a part of the reply looks like an action and cannot be read, the whole reply is unreadable: half of a list never
-    runs.
-    """
+    """Find the list of entries in a reply with other text, and its place. If a part of the reply looks like an action
+    and cannot be read, the whole reply is unreadable: half of a list never runs."""
     names = frozenset(tool.name.lower() for tool in tools)
     lists: list[Found] = []
     loose: list[Found] = []

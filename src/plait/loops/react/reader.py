@@ -113,10 +113,8 @@ class _TurnReader(Struct, frozen=True):
         raise self._refuse(self._describe_problem(trouble))
 
     def _action_at(self, label: Label) -> ParsedAction | None:
-        """Return the action behind a label; if it names no tool, the call that stands there in another notation.
-
-        Raises `NotJson` for an object beyond repair.
-        """
+        """Return the action behind a label; if it names no tool, the call that stands there in another notation. Raises
+        `NotJson` for an object beyond repair."""
         action = error = None
         try:
             action = action_at(self.body, label, self.tools, self.dialect)
@@ -322,10 +320,8 @@ def _thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
 
 
 def _answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
-    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label.
-
-    If the answer only refers to the text above it, that text is the answer.
-    """
+    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label. If the answer
+    only refers to the text above it, that text is the answer."""
     answers = body.of("answer")
     if not answers:
         return None

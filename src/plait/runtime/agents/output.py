@@ -237,10 +237,8 @@ def output_of(given: Any) -> OutputType[Any]:
 
 
 def choose_method(model: Model, tools: bool) -> OutputMethod:
-    """Return how a model gives a typed answer; `tools`: beside tools.
-
-    Most servers hold the whole reply to the schema, so that the model cannot call tools any more.
-    """
+    """Return how a model gives a typed answer; `tools`: beside tools. Most servers hold the whole reply to the schema,
+    so that the model cannot call tools any more."""
     able = model.abilities
     is_documented = (getattr(model, "wire", ""), getattr(model, "provider", "")) in SCHEMA_BESIDE_TOOLS
     if able.schema and (not tools or is_documented):

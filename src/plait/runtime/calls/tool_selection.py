@@ -79,10 +79,8 @@ def searchable(embedder: AnyEmbedder) -> bool:
 
 
 def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: AnyEmbedder) -> int | None:
-    """Return how many of an agent's tools are shown; None for all.
-
-    A loop may have a default. It does not count if a tool of the user's has the name of the search tool.
-    """
+    """Return how many of an agent's tools are shown; None for all. A loop may have a default. It does not count if a
+    tool of the user's has the name of the search tool."""
     most = traits_of(loop).most_tools
     if said is not None or most is None or len(tools) <= most or NAME in tools:
         return said

@@ -134,10 +134,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
 
 
 def identify_question(given: UserQuestion) -> str:
-    """Return the text of a question with the digests of its files: the same for equal questions.
-
-    Raises `ConfigError` for an invalid part.
-    """
+    """Return the text of a question with the digests of its files: the same for equal questions. Raises `ConfigError`
+    for an invalid part."""
     text, files = split_question(given)
     return "\0".join((text, *(each.digest for each in files.attachments)))
 
@@ -148,10 +146,8 @@ async def restore_files(head: RunHead, store: Store) -> AttachedFiles:
 
 
 async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
-    """Return a recorded request as it was sent: with the files in place of the references to them.
-
-    Raises `JournalError` if a file is missing or damaged.
-    """
+    """Return a recorded request as it was sent: with the files in place of the references to them. Raises
+    `JournalError` if a file is missing or damaged."""
     if not find_references(body):
         return body
     artifacts = ArtifactStore(read_artifacts(await read_timeline(store, head.run)))

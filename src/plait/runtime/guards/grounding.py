@@ -209,10 +209,8 @@ class GroundingGuard(Guard):
         self._refused[_key(answer)] += 1
 
     def _is_founded(self, outcome: Stopped) -> bool:
-        """Return whether the loop only went in circles, and its answer was looked at and has nothing made up.
-
-        Of a run whose last reply was cut, the reason says more than that of the signal.
-        """
+        """Return whether the loop only went in circles, and its answer was looked at and has nothing made up. Of a run
+        whose last reply was cut, the reason says more than that of the signal."""
         answer, near = outcome.answer, self._find_near()
         if answer is None or near is None or self._policy == "note" or not self._fits(answer):
             return False

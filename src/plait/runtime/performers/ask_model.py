@@ -226,11 +226,8 @@ class AskForReply(BasePerformer):
             raise Unsupported(f"{model.spec} takes no native tools", "tools")
 
     async def _ask(self, entry: Entry) -> Reply:
-        """Ask the model, if no recorded attempt has a reply.
-
-        Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` if a limit leaves no room,
-        or another `ModelError` if no further attempt can help.
-        """
+        """Ask the model, if no recorded attempt has a reply. Raises `ContextOverflow`, `Unsupported` or `LimitNear` for
+        the loop, `LimitReached` if a limit leaves no room, or another `ModelError` if no further attempt can help."""
         engine, think, by_tool = self.engine, entry.effect, entry.by_tool
         model = self._phases.of(think.phase)
         if not self._is_asked:

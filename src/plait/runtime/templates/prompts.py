@@ -115,11 +115,8 @@ class PromptBook:
         return text
 
     def check(self) -> None:
-        """Check the user's folder and compile all templates.
-
-        Raises `ConfigError` for a folder without prompts, a file that is not a prompt of its loop, a template that is
-        not valid, or an unknown variable.
-        """
+        """Check the user's folder and compile all templates. Raises `ConfigError` for a folder without prompts, a file
+        that is not a prompt of its loop, a template that is not valid, or an unknown variable."""
         if self.folder is not None and not any(book.own for book in self._books()):
             self._check_layout(self.folder)
         for book in self._books():
@@ -341,10 +338,8 @@ def _has_prompts(folder: Path) -> bool:
 
 @cache
 def shipped_prompts(loop: str) -> Mapping[str, str]:
-    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship.
-
-    Loops share those of compaction, of a transcript and of a plan.
-    """
+    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship. Loops share those of
+    compaction, of a transcript and of a plan."""
     root = resources.files("plait.loops")
     folders = (*(root / "prompts" / each for each in shared_prompts_of(loop)), root / loop / "prompts")
     return {name: text for folder in folders for name, text in _read_templates(folder).items()}

@@ -59,10 +59,8 @@ _connections: dict[tuple[int, Hashable], McpConnection] = {}
 
 
 def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
-    """Return the connection to a server that all its tools share. It opens with the first request.
-
-    Raises `ConfigError` if a variable that the server needs is not set.
-    """
+    """Return the connection to a server that all its tools share. It opens with the first request. Raises `ConfigError`
+    if a variable that the server needs is not set."""
     key = server.connection_key() if in_process is None else id(in_process)
     return _connections.setdefault((os.getpid(), key), McpConnection(server, in_process))
 
