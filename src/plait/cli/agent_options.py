@@ -62,15 +62,11 @@ def read_changes(
         settings = {}  # they belong to the file's models
     for phase, each in parse_model_settings(flags.get("model_setting", ())).items():
         settings[phase] = each.over(settings.get(phase, NO_SETTINGS))
-    return GivenOptions(
-        loop,
-        {**own_options, **parse_pairs(flags.get("set", ()))},
-        general or table.get("model"),
-        # A model for all phases from an option or the environment overrides the file's models of single phases.
-        by_phase if general else {**table.get("models", {}), **by_phase},
-        settings,
-        read_values(flags, table, environ),
-    )
+    options = {**own_options, **parse_pairs(flags.get("set", ()))}
+    # A model for all phases from an option or the environment overrides the file's models of single phases.
+    models = by_phase if general else {**table.get("models", {}), **by_phase}
+    values = read_values(flags, table, environ)
+    return GivenOptions(loop, options, general or table.get("model"), models, settings, values)
 
 
 def make_agent(
@@ -130,9 +126,8 @@ def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *
 def change_agent(agent: Agent, changes: GivenOptions, flags: Mapping[str, Any]) -> Agent:
     """Return an agent in Python with what flags and a table say. Its journal is its own, or else the usual one."""
     fields: dict[str, Any] = make_fields(changes.values, agent)
-    if changes.loop or changes.options or changes.model or changes.models:
-        base = agent.using(loop=agent._loop) if changes.options and agent.loop == AUTO_LOOP else agent
-        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    base = agent.using(loop=agent._loop) if changes.options and agent.loop == AUTO_LOOP else agent
+    fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
     if flags.get("no_journal"):
         fields["journal"] = False
     elif flags.get("journal") is not None or agent.journal is None:
@@ -208,13 +203,10 @@ def make_recorded_agent(
     if replay and not load_tools:
         fields = {**fields_for_replay(head), **fields}
     base = AgentFields(**{**fields_in(head, tools_given=True, load_code=False), **fields})
-    if changes.loop or changes.options or changes.model or changes.models:
-        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
     fields = {**make_fields(changes.values, base), **fields}
-    return add_settings(
-        Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields),
-        changes.settings,
-    )
+    agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields)
+    return add_settings(agent, changes.settings)
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:

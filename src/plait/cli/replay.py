@@ -22,7 +22,7 @@ from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import clean, format_count, one_line, shorten
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.store import Journal
+from plait.journal.store import Journal, list_descendants, wait_for
 from plait.named_agents import anchor_agent
 from plait.runtime.background import run_blocking
 
@@ -84,7 +84,7 @@ def replay(
     if run is not None and last is None and not again:
         row, store, agent = find_run_and_agent(run, flags, flags["journal"], load_tools, replay=True)
         _replay_run(agent.using(**changes), row.head.run, as_object=as_object)
-        for child in list_descendants(store, row.head.run) if tree else ():
+        for child in wait_for(list_descendants(store.store, row.head.run)) if tree else ():
             agent = make_recorded_agent(child.head, {}, journal=store.place, replay=True)
             _replay_run(agent, child.head.run, as_object=as_object)
         return
@@ -107,14 +107,6 @@ def replay(
     if again:
         _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
     _check_requests(agent.using(**changes), rows, as_object=as_object)
-
-
-def list_descendants(store: Journal, run: str) -> list[RunRow]:
-    found, left = list[RunRow](), store.children(run)[::-1]
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
-        found.append(left.pop())
-        left += store.children(found[-1].head.run)[::-1]
-    return found
 
 
 def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:

@@ -394,6 +394,18 @@ class Journal:
         return [run for run in reversed(runs[keep or 0 :]) if older_than is None or run.updated < before]
 
 
+async def list_descendants(store: Store, run: str) -> list[RunRow]:
+    """Return the child runs of a run and theirs, each before its own. Those of another journal may be nested at any
+    depth, or in a circle."""
+    found: dict[str, RunRow] = {}
+    left = [*reversed(await list_children(store, run))]
+    while left:
+        if (row := left.pop()).head.run not in (run, *found):
+            found[row.head.run] = row
+            left += reversed(await list_children(store, row.head.run))
+    return list(found.values())
+
+
 async def list_children(store: Store, run: str) -> list[RunRow]:
     """Return the child runs that the tools of a run started, in the order of the calls."""
     try:

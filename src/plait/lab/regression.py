@@ -20,7 +20,7 @@ from plait.journal.records import RunRow
 from plait.journal.store import ENDED, Store, read_timeline
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import load_grader
-from plait.lab.results import CellResult, make_result
+from plait.lab.results import make_result
 from plait.lab.run_comparison import acompare
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
@@ -69,14 +69,13 @@ async def check_requests(agent: Agent[Any, Any], rows: Iterable[RunRow]) -> list
     """Replay runs with an agent, and return what differs. Performs nothing."""
     found = []
     for row in rows:
-        run, question = row.head.run, row.head.question
+        check = RequestCheck(run=row.head.run, question=row.head.question, same=False)
         try:
-            same = await agent._areplay(run)
-            check = RequestCheck(run=run, question=question, same=True, requests=same.requests)
-        except ReplayDiffers as why:
-            check = RequestCheck(run=run, question=question, same=False, step=why.at, problem=str(why))
+            same = await agent._areplay(row.head.run)
+            check = structs.replace(check, same=True, requests=same.requests)
         except PlaitError as why:
-            check = RequestCheck(run=run, question=question, same=False, problem=str(why))
+            at = why.at if isinstance(why, ReplayDiffers) else 0
+            check = structs.replace(check, step=at, problem=str(why))
         found.append(check)
     return found
 
@@ -96,8 +95,9 @@ async def run_again(
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
     that ended with an answer, without files, and not in a conversation.
     """
-    usable = [row for row in rows if is_usable(row)]
-    if not usable:
+    asked = {row.head.run: row for row in rows if row.status in ENDED and not row.head.caller}
+    asked = {run: row for run, row in asked.items() if not (row.head.session or row.head.history or row.head.files)}
+    if not asked:
         raise ConfigError(
             "None of these runs can be asked again.",
             hint="Name runs that ended, without files, and that are not turns of a conversation.",
@@ -109,43 +109,42 @@ async def run_again(
             answer=(row.outcome or {}).get("answer"),
             now=row.head.settings.get("now"),
         )
-        for row in usable
+        for row in asked.values()
     ]
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
     if not effects:
-        recorded = await read_recorded_results(usable, store)
-        agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
+        recorded: dict[str, list[Any]] = {}
+        for run in asked:
+            for call, observation in (await read_timeline(store, run, bodies=False)).results:
+                recorded.setdefault(call.call.tool, []).append((call.call.input, observation))
+        for name, agent in agents.items():
+            tools = [each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset]
+            agents = {**agents, name: agent.using(tools=tools)}
     made = await acompare(suite, agents=agents, **options)
     judge = load_grader(grader, journal=made.journal)
     before = []
-    for row, task in zip(usable, tasks, strict=True):
-        run = runs.read_finished_run(row, store, recorded_loop(row.head))
-        before.append(make_result(run, await judge(task, run), cell="", variant=RECORDED, task=task.id, repeat=0))
-    specs = {str(model["spec"]) for row in usable for model in row.head.models.values()}
-    first = Contender(RECORDED, RECORDED, ", ".join(sorted(specs)), {"": ", ".join(sorted(specs))}, RECORDED)
+    for task in tasks:
+        old = runs.read_finished_run(asked[task.id], store, recorded_loop(asked[task.id].head))
+        before.append(make_result(old, await judge(task, old), cell="", variant=RECORDED, task=task.id, repeat=0))
+    specs = ", ".join(sorted({str(model["spec"]) for row in asked.values() for model in row.head.models.values()}))
+    first = Contender(RECORDED, RECORDED, specs, {"": specs}, RECORDED)
     whole = structs.replace(made, contenders=(first, *made.contenders), results=(*before, *made.results))
-    return whole, [await _find_change(before, each, store) for each in made.results]
-
-
-def is_usable(row: RunRow) -> bool:
-    """Return whether the question of a run can be asked again alone."""
-    head = row.head
-    return row.status in ENDED and not (head.session or head.history or head.attachments or head.caller)
-
-
-async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[str, list[Any]]:
-    """Return the inputs and observations of all calls in runs, by tool."""
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        timeline = await read_timeline(store, row.head.run, bodies=False)
-        for call, observation in timeline.results:
-            found.setdefault(call.call.tool, []).append((call.call.input, observation))
-    return found
-
-
-def with_recorded_effects(agent: Agent[Any, Any], recorded: Mapping[str, list[Any]]) -> Agent[Any, Any]:
-    """Return an agent whose tools with effects answer from a record, and make no call."""
-    return agent.using(tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset])
+    calls = {}
+    for each in whole.results:
+        timeline = await read_timeline(store, each.run, bodies=False)
+        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
+    answers = {each.run: each.answer for each in whole.results}
+    return whole, [
+        RunChange(
+            run=each.task,
+            variant=each.variant,
+            again=each.run,
+            question=asked[each.task].head.question,
+            answers=(answers[each.task], each.answer),
+            calls=(calls[each.task], calls[each.run]),
+        )
+        for each in made.results
+    ]
 
 
 def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
@@ -178,20 +177,3 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
 
 def _digest_input(values: Mapping[str, Any]) -> str:
     return digest({name: to_json(value, None, repr(value)) for name, value in values.items()})
-
-
-async def _find_change(before: Iterable[CellResult], new: CellResult, store: Store) -> RunChange:
-    old = next(each for each in before if each.task == new.task)
-    calls = []
-    for run in (old.run, new.run):
-        timeline = await read_timeline(store, run, bodies=False)
-        calls.append(tuple(f"{each.call.tool}({each.call.input!r})" for each, _ in timeline.results))
-    question = (await store.find_run(old.run)).head.question
-    return RunChange(
-        run=old.run,
-        variant=new.variant,
-        again=new.run,
-        question=question,
-        answers=(old.answer, new.answer),
-        calls=(calls[0], calls[1]),
-    )

@@ -228,8 +228,9 @@ class Guard(Generic[DepsT]):
         again: a guard that counts must count each `entry.id` once."""
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
-        """Return whether the result of a call is reported only after this guard has seen it: it may change it. The
-        guard sees it when all calls that are made side by side have ended."""
+        """Return whether the result of a call is reported only after this guard has seen it: it may change it.
+
+        The guard sees it when all calls that are made side by side have ended."""
         return type(self).after is not Guard.after
 
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
@@ -247,8 +248,10 @@ class Guard(Generic[DepsT]):
         return None
 
     def for_child(self, own: Guard | None) -> Guard | None:
-        """Return the guard of a child run in place of `own`, the child's guard of the same name; None for none. By
-        default it is this one: it holds for the whole tree, and `entry.run` tells the runs apart."""
+        """Return the guard of a child run in place of `own`, the child's guard of the same name; None for none.
+
+        By default it is this one: it holds for the whole tree, and `entry.run` tells the runs apart.
+        """
         return self if self.holds_for_children else own
 
 

@@ -72,15 +72,19 @@ class Hook(Generic[DepsT]):
     def on_tool_error(
         self, context: Context[DepsT], call: Call, observation: Observation, attempt: int
     ) -> float | Awaitable[float | None] | None:
-        """Return after how many seconds to repeat a failed call; None not to repeat it. Only calls of read-only and
-        idempotent tools are repeated. `attempt` is 1 after the first failure."""
+        """Return after how many seconds to repeat a failed call; None not to repeat it.
+
+        Only calls of read-only and idempotent tools are repeated. `attempt` is 1 after the first failure.
+        """
         return None
 
     def after_tool(
         self, context: Context[DepsT], call: Call, observation: Observation
     ) -> HookResult[Observation] | Awaitable[HookResult[Observation]]:
-        """Decide about the result of a call, or its error, before the loop sees it. The journal has the original. The
-        model reads the reason of a refusal in place of the result."""
+        """Decide about the result of a call, or its error, before the loop sees it. The journal has the original.
+
+        The model reads the reason of a refusal in place of the result.
+        """
         return None
 
     def before_answer(self, context: Context[DepsT], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core.attachments import IMAGE_TYPES, LONGEST_NAME, PDF, detect_media_type
 from plait.core.errors import ConfigError
-from plait.journal.store import Store, list_children, read_timeline
+from plait.journal.store import Store, list_descendants, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime.calls.artifacts import find_artifacts
 
@@ -52,9 +52,8 @@ class RunFile(Struct, frozen=True):
 
     def json(self) -> dict[str, Any]:
         """Return what is known of the file, without its bytes; `size` is in bytes."""
-        return {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"} | {
-            "size": len(self.data)
-        }
+        known = {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"}
+        return {**known, "size": len(self.data)}
 
     def __str__(self) -> str:
         return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
@@ -91,13 +90,8 @@ def read_files(timeline: Timeline) -> list[RunFile]:
 
 async def read_files_of(store: Store, run: str) -> list[RunFile]:
     """Return the files of a run and its child runs. Raises `JournalError`."""
-    found, left, seen = list[RunFile](), [run], set[str]()
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
-        if (name := left.pop()) not in seen:
-            seen.add(name)
-            found += read_files(await read_timeline(store, name))
-            left += [row.head.run for row in reversed(await list_children(store, name))]
-    return found
+    runs = [run, *(row.head.run for row in await list_descendants(store, run))]
+    return [file for each in runs for file in read_files(await read_timeline(store, each))]
 
 
 def save_files(files: Iterable[RunFile], folder: str | Path) -> list[Path]:

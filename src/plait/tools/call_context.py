@@ -29,8 +29,10 @@ _services: ContextVar[CallServices | None] = ContextVar("plait_call_services", d
 
 
 def cancelled() -> bool:
-    """Return, inside a tool, whether nobody waits for its result any more. Plait cannot stop a thread from outside. A
-    long-running tool should check now and then, and return."""
+    """Return, inside a tool, whether nobody waits for its result any more.
+
+    Plait cannot stop a thread from outside. A long-running tool should check now and then, and return.
+    """
     event = _cancelled.get()
     return event is not None and event.is_set()
 

@@ -260,6 +260,8 @@ def change_loop_and_models(
     Options stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps
     those of the phases that it has. Raises `ConfigError`.
     """
+    if not (loop or options or model or models):
+        return {}
     changed: dict[str, Any] = {}
     before = dict(fields.models) if model is None else {}
     if model is not None:
