@@ -101,9 +101,8 @@ def find_agent(word: str, flags: Mapping[str, Any] = {}) -> Agent:
         return make_configured_agent(config, word, flags)
     if ":" not in word and not word.endswith(".py"):
         known = f"plait.toml has {', '.join(config.agents)}." if config.agents else "plait.toml has no [agents.NAME]."
-        raise ConfigError(
-            f"There is no agent {word!r}.", hint=f"{known} One in Python is module:agent or file.py:agent."
-        )
+        hint = f"{known} One in Python is module:agent or file.py:agent."
+        raise ConfigError(f"There is no agent {word!r}.", hint=hint)
     return change_agent(load_agent(word), read_changes(flags), flags)
 
 

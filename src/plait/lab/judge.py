@@ -94,7 +94,6 @@ def _load_template(file: str | Path | None) -> dict[str, str]:
             "judge", {"tools": (), "question": "q", "answer": "a", "gold": ["g"]}
         )
     except ConfigError as error:
-        raise ConfigError(
-            f"The template {str(file)!r}: {error.message}", hint="It is given question, answer and gold (a list)."
-        ) from error
+        hint = "It is given question, answer and gold (a list)."
+        raise ConfigError(f"The template {str(file)!r}: {error.message}", hint=hint) from error
     return {"judge": text}

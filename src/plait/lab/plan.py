@@ -315,10 +315,8 @@ def _spec(model: AnyModel | None) -> str:
 
 def _add_settings(model: AnyModel, phase: str, settings: AgentSettings) -> AnyModel:
     if choose_settings(phase, agent=settings).extra_headers:
-        raise ConfigError(
-            "extra_headers cannot differ in a comparison, because its table is stored.",
-            hint='Set them in plait.toml, under [settings."NAME"].',
-        )
+        hint = 'Set them in plait.toml, under [settings."NAME"].'
+        raise ConfigError("extra_headers cannot differ in a comparison, because its table is stored.", hint=hint)
     return add_to_spec(model, phase, agent=settings) if isinstance(model, str) else add_settings(model, phase, settings)
 
 

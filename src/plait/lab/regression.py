@@ -98,10 +98,8 @@ async def run_again(
     asked = {row.head.run: row for row in rows if row.status in ENDED and not row.head.caller}
     asked = {run: row for run, row in asked.items() if not (row.head.session or row.head.history or row.head.files)}
     if not asked:
-        raise ConfigError(
-            "None of these runs can be asked again.",
-            hint="Name runs that ended, without files, and that are not turns of a conversation.",
-        )
+        hint = "Name runs that ended, without files, and that are not turns of a conversation."
+        raise ConfigError("None of these runs can be asked again.", hint=hint)
     tasks = [
         SuiteTask(
             id=row.head.run,

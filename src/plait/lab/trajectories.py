@@ -104,9 +104,8 @@ class Trajectories:
                 name = training_file(loops[example.run], example.phase)
                 if name not in parts:
                     if (place / name).exists() and not force:
-                        raise ConfigError(
-                            f"{place / name} is there already.", hint="Nothing was written; --force writes over it."
-                        )
+                        hint = "Nothing was written; --force writes over it."
+                        raise ConfigError(f"{place / name} is there already.", hint=hint)
                     place.mkdir(parents=True, exist_ok=True)
                     parts[name] = (place / f".{name}.{os.getpid()}").open("wb")
                 parts[name].write(msgspec.json.encode(example.json()) + b"\n")

@@ -60,10 +60,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     for option in options or {}:
         if option not in fields:
-            raise ConfigError(
-                f"The loop '{name}' has no option '{option}'.",
-                hint=f"It has: {', '.join(fields)}." if fields else "It has none.",
-            )
+            hint = f"It has: {', '.join(fields)}." if fields else "It has none."
+            raise ConfigError(f"The loop '{name}' has no option '{option}'.", hint=hint)
     try:
         made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
     except msgspec.ValidationError as why:

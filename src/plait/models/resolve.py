@@ -246,10 +246,8 @@ def require_prices(models: Iterable[Model]) -> None:
         return
     names = ", ".join(lacking)
     lines = "\n".join(f"{json.dumps(name)} = {{ input = 1.00, output = 10.00 }}" for name in lacking)
-    raise ConfigError(
-        f"A limit in USD needs the price of every model, and Plait knows none for {names}.",
-        hint=f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}",
-    )
+    hint = f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}"
+    raise ConfigError(f"A limit in USD needs the price of every model, and Plait knows none for {names}.", hint=hint)
 
 
 def providers(config: ModelConfig | None = None) -> list[str]:

@@ -172,10 +172,8 @@ def read_finished_run(
 ) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
-        raise JournalError(
-            f"Run {row.head.run} has not ended ({row.status}).",
-            hint=f"plait resume {row.head.run} goes on with it.",
-        )
+        hint = f"plait resume {row.head.run} goes on with it."
+        raise JournalError(f"Run {row.head.run} has not ended ({row.status}).", hint=hint)
     rows, read_children = _make_readers(store, row.head.run)
     return run_of(
         row.head,

@@ -60,9 +60,8 @@ def library() -> ModuleType:
     try:
         import pydantic_monty
     except ImportError as missing:
-        raise ConfigError(
-            "The sandbox 'monty' needs the package pydantic-monty.", hint=install_hint("code")
-        ) from missing
+        hint = install_hint("code")
+        raise ConfigError("The sandbox 'monty' needs the package pydantic-monty.", hint=hint) from missing
     return pydantic_monty
 
 

@@ -27,10 +27,8 @@ def check_names(names: tuple[str, ...]) -> None:
     """Raise `ConfigError` for something that is not the plain name of a package."""
     for name in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is not the name of a package for the sandbox.",
-                hint='Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.',
-            )
+            hint = 'Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.'
+            raise ConfigError(f"{name!r} is not the name of a package for the sandbox.", hint=hint)
 
 
 @cache
@@ -78,10 +76,8 @@ def _find(name: str, is_named: bool) -> Any:
             return None
     for owner in packages_distributions().get(name, ()):  # a module's name, such as sklearn
         return distribution(owner)
-    raise ConfigError(
-        f"The package {name!r} of the sandbox is not installed.",
-        hint=f"Install it in this environment: pip install {name}",
-    )
+    hint = f"Install it in this environment: pip install {name}"
+    raise ConfigError(f"The package {name!r} of the sandbox is not installed.", hint=hint)
 
 
 def _modules_of(distribution: Any) -> list[str]:

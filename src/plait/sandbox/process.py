@@ -115,10 +115,8 @@ class ProcessSession:
                 self._child = None
                 status = await child.end()
         if "lacks" in said:
-            raise ConfigError(
-                f"The process sandbox can't confine code on this machine: {said['lacks']}.",
-                hint="It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters.",
-            )
+            hint = "It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters."
+            raise ConfigError(f"The process sandbox can't confine code on this machine: {said['lacks']}.", hint=hint)
         if "ready" not in said:
             raise ConfigError(
                 f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status}).",

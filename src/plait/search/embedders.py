@@ -63,19 +63,16 @@ def load_embedder(
         return spec
     if callable(spec):
         return FunctionEmbedder(spec, name)
-    raise ConfigError(
-        f"{spec!r} is not an embedder.", hint='Give "local", "provider:model", a function of texts, or an Embedder.'
-    )
+    hint = 'Give "local", "provider:model", a function of texts, or an Embedder.'
+    raise ConfigError(f"{spec!r} is not an embedder.", hint=hint)
 
 
 def require_modules(*modules: str) -> None:
     """Raise `ConfigError` if a module of the extra `search` is not installed."""
     for module in modules:
         if find_spec(module) is None:
-            raise ConfigError(
-                f"Search by meaning needs {module}, which is not installed.",
-                hint=install_hint("search"),
-            )
+            hint = install_hint("search")
+            raise ConfigError(f"Search by meaning needs {module}, which is not installed.", hint=hint)
 
 
 class FunctionEmbedder:

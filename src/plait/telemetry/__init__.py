@@ -91,10 +91,8 @@ def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
     env = os.environ if env is None else env
     word = env.get(SWITCH, "").strip().lower()
     if word not in _WORDS:
-        raise ConfigError(
-            f"{SWITCH} is {env[SWITCH]!r}.",
-            hint="It is one of on, content, off (on is also true, yes, 1; off also false, no, 0).",
-        )
+        hint = "It is one of on, content, off (on is also true, yes, 1; off also false, no, 0)."
+        raise ConfigError(f"{SWITCH} is {env[SWITCH]!r}.", hint=hint)
     try:
         table = config.load().telemetry
     except PlaitError:  # the code that needs the file's models reports it

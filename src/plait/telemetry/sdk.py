@@ -49,9 +49,8 @@ def open_sdk() -> None:
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
     except ImportError as why:
-        raise ConfigError(
-            "Telemetry needs OpenTelemetry's SDK, which is not installed.", hint=install_hint("otel")
-        ) from why
+        hint = install_hint("otel")
+        raise ConfigError("Telemetry needs OpenTelemetry's SDK, which is not installed.", hint=hint) from why
     defaults = {name: value for name, value in _DEFAULTS.items() if not os.environ.get(name, "").strip()}
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         defaults["OTEL_SERVICE_NAME"] = os.environ.get("OTEL_SERVICE_NAME") or "plait"

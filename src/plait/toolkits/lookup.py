@@ -58,10 +58,8 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     if suffix in TEXTS:
         return _make_text_tool(_load_texts([path], path.parent), name, path.name)
     if suffix not in (".json", ".csv", ".tsv"):
-        raise ConfigError(
-            f"{str(source)!r} is no table or text that lookup knows.",
-            hint="It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md.",
-        )
+        hint = "It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md."
+        raise ConfigError(f"{str(source)!r} is no table or text that lookup knows.", hint=hint)
     read = table.read_json if suffix == ".json" else table.read_csv
     return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 

@@ -162,10 +162,8 @@ def _join_entries(found: list[tuple[str, Any]], question: str) -> Any:
     if len(found) <= MOST_AT_ONCE:
         return dict(found)
     meant = ", ".join(name for name, _ in found[:MOST_AT_ONCE])
-    raise ToolError(
-        f"{question!r} may mean {len(found)} entries: {meant}, ...",
-        hint="Ask for the one that is needed, by its whole name.",
-    )
+    hint = "Ask for the one that is needed, by its whole name."
+    raise ToolError(f"{question!r} may mean {len(found)} entries: {meant}, ...", hint=hint)
 
 
 def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:

@@ -91,9 +91,8 @@ def load(word: str) -> tuple[Tool, ...]:
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
     if len(found) != 1:
-        raise ConfigError(
-            f"{word!r} gives a name to {len(found)} tools at once.", hint="Only a word of one tool can be renamed."
-        )
+        hint = "Only a word of one tool can be renamed."
+        raise ConfigError(f"{word!r} gives a name to {len(found)} tools at once.", hint=hint)
     return (structs.replace(found[0], name=name, source=word),)
 
 
@@ -181,9 +180,8 @@ def _load(word: str) -> tuple[Tool, ...]:
         try:
             found = plugin.load()
         except Exception as error:
-            raise ConfigError(
-                f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
-            ) from error
+            hint = "Reinstall it."
+            raise ConfigError(f"The toolkit {name} can't be loaded: {show_error(error)}.", hint=hint) from error
         return _make_tools(found, word, argument)
     if _is_module_word(name, text):
         return _make_tools(import_name(word, word), word, None)

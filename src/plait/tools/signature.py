@@ -192,10 +192,8 @@ def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Sign
         return python, None
     first, *others = python.parameters.values()
     if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
-        raise ConfigError(
-            f"The tool {name} takes its context as the parameter {takers[-1].name!r}.",
-            hint="Make it the first parameter.",
-        )
+        hint = "Make it the first parameter."
+        raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=hint)
     return python.replace(parameters=others), first.annotation
 
 
@@ -208,10 +206,8 @@ def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.S
             hint="Wrap it in a typed Python function.",
         ) from error
     except Exception as error:  # a hint is any expression, and may fail in any way
-        raise ConfigError(
-            f"The tool {name} has a type hint that can't be resolved: {error}.",
-            hint="Define or import the type where the function's module can see it, not inside a function.",
-        ) from error
+        hint = "Define or import the type where the function's module can see it, not inside a function."
+        raise ConfigError(f"The tool {name} has a type hint that can't be resolved: {error}.", hint=hint) from error
 
 
 def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, Any]], Any] | None, str]:

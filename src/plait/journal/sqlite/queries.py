@@ -46,10 +46,8 @@ def read_content(connection: sqlite3.Connection, attachment: Attachment, path: P
     # A text may differ from its digest, because secrets in it are replaced.
     if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
         what = "is not in" if found is None else "is damaged in"
-        raise JournalError(
-            f"The attached file {attachment} {what} the journal {path}.",
-            hint="The run can be shown, but not resumed, forked or replayed. Ask the question again with the file.",
-        )
+        hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
+        raise JournalError(f"The attached file {attachment} {what} the journal {path}.", hint=hint)
     return bytes(found[0])
 
 

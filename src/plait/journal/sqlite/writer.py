@@ -201,10 +201,8 @@ class Writer:
 
     def _start(self) -> None:
         if self.pid != os.getpid():
-            raise JournalError(
-                f"The journal {self.path} was opened by the process that started this one.",
-                hint="Start or resume the run in this process.",
-            )
+            hint = "Start or resume the run in this process."
+            raise JournalError(f"The journal {self.path} was opened by the process that started this one.", hint=hint)
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="plait-journal", daemon=True)

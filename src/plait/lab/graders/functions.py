@@ -77,10 +77,8 @@ def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
         right = float(said) == 1.0
         why = "" if right else f"{word} says {'no' if isinstance(said, bool) else f'{float(said):g}'}"
         return Grade(right, float(said), "right" if right else "wrong", why)
-    raise ConfigError(
-        f"The grader {word} gave {said!r} for the task {task.id!r}.",
-        hint="It must return true or false, a number from 0 to 1, or a plait.lab.Grade.",
-    )
+    hint = "It must return true or false, a number from 0 to 1, or a plait.lab.Grade."
+    raise ConfigError(f"The grader {word} gave {said!r} for the task {task.id!r}.", hint=hint)
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
@@ -89,9 +87,8 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
         signature = inspect.signature(function)
         signature.bind(None, None)
     except TypeError:
-        raise ConfigError(
-            f"The grader {word} can't be called with two values.", hint="Define it as f(answer, gold) or f(task, run)."
-        ) from None
+        hint = "Define it as f(answer, gold) or f(task, run)."
+        raise ConfigError(f"The grader {word} can't be called with two values.", hint=hint) from None
     except ValueError:  # it does not show its parameters
         return False
     return list(signature.parameters)[:2] == ["task", "run"]

@@ -97,9 +97,8 @@ def score_number(task: SuiteTask, answer: Any, tolerance: Fraction = answers.CLO
     for gold in _golds(task):
         read = answers.read_last_number(gold)
         if read is None:
-            raise ConfigError(
-                f"The answer of task {task.id!r} is not a number: {gold!r}.", hint="Choose another grader."
-            )
+            hint = "Choose another grader."
+            raise ConfigError(f"The answer of task {task.id!r} is not a number: {gold!r}.", hint=hint)
         golds.append(read)
     said = answers.read_last_number(answer)
     if said is None:
@@ -174,9 +173,8 @@ def _golds(task: SuiteTask) -> list[Any]:
     """Return a task's right answers. Raises `ConfigError` if it has none."""
     found = [gold for gold in list_golds(task.answer) if gold is not None]
     if not found:
-        raise ConfigError(
-            f"The task {task.id!r} has no answer to compare with.", hint="Give it one, or another grader."
-        )
+        hint = "Give it one, or another grader."
+        raise ConfigError(f"The task {task.id!r} has no answer to compare with.", hint=hint)
     return found
 
 

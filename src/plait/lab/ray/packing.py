@@ -162,10 +162,8 @@ class CellPacker:
         try:
             self._dumps(value)
         except Exception as error:  # an object may raise anything while it is pickled
-            raise ConfigError(
-                f"{what} can't be sent to a worker: {error}.",
-                hint="Name it by a word, or make it of what a pickle can hold: no open files, locks or connections.",
-            ) from None
+            hint = "Name it by a word, or make it of what a pickle can hold: no open files, locks or connections."
+            raise ConfigError(f"{what} can't be sent to a worker: {error}.", hint=hint) from None
 
 
 def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agent:

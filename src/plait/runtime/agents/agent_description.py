@@ -100,20 +100,16 @@ def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
         check_instructions(agent.instructions)
     output_of(agent.output)
     if agent.approve == "plan" and not traits_of(loop).makes_plan:
-        raise ConfigError(
-            f"The loop '{loop.name}' makes no plan that could be approved.",
-            hint="Choose 'rewoo' or 'compiler', or approve effects.",
-        )
+        hint = "Choose 'rewoo' or 'compiler', or approve effects."
+        raise ConfigError(f"The loop '{loop.name}' makes no plan that could be approved.", hint=hint)
 
 
 def _check_phases(names: Iterable[str], loop: Loop) -> None:
     phases = loops.phases_of(loop)
     for phase in names:
         if phase not in {*phases, COMPACT, ""}:
-            raise ConfigError(
-                f"The loop '{loop.name}' has no phase {phase!r}.",
-                hint=f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries.",
-            )
+            hint = f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries."
+            raise ConfigError(f"The loop '{loop.name}' has no phase {phase!r}.", hint=hint)
 
 
 def list_tools(tools: object) -> tuple[Any, ...]:
@@ -282,10 +278,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
         if not source and not tools_given and load_code:
-            raise ConfigError(
-                f"The tool '{spec['name']}' of run {head.run} was given in Python.",
-                hint="Name the agent: -a module:agent; or the tool: --tools file.py; or call agent.resume(run).",
-            )
+            hint = "Name the agent: -a module:agent; or the tool: --tools file.py; or call agent.resume(run)."
+            raise ConfigError(f"The tool '{spec['name']}' of run {head.run} was given in Python.", hint=hint)
     loop = loops.make(head.loop["name"], head.loop["options"])
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
     showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None

@@ -35,10 +35,8 @@ def render_instructions(instructions: str | Callable[..., str], deps: object = N
     try:
         text = call_plain(instructions, *((deps,) if count_required(instructions) else ()))
     except (Exception, SystemExit, EndRun) as why:
-        raise ConfigError(
-            f"The function '{name}' of instructions broke: {show_error(why)}.",
-            hint="Correct the function, and give the run the deps that it needs.",
-        ) from why
+        hint = "Correct the function, and give the run the deps that it needs."
+        raise ConfigError(f"The function '{name}' of instructions broke: {show_error(why)}.", hint=hint) from why
     if not isinstance(text, str):
         raise ConfigError(f"The function '{name}' of instructions returned {repr_short(text)}.", hint="Return a text.")
     return text

@@ -318,7 +318,5 @@ def _show_schema(schema: Any) -> str:
 
 def _not_a_type(given: object, why: object) -> ConfigError:
     first = str(why).partition("\n")[0]
-    return ConfigError(
-        f"The output {_show_type(given)} has no JSON Schema: {first}",
-        hint="Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema.",
-    )
+    hint = "Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema."
+    return ConfigError(f"The output {_show_type(given)} has no JSON Schema: {first}", hint=hint)

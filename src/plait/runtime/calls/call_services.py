@@ -200,9 +200,8 @@ class ToolServices:
         results = self.engine.performers.tools.results
         found = results.get(name.strip().strip("'\"`"))
         if found is None:
-            raise ToolError(
-                f"No long result has the number {name[:40]!r}.", hint=f"There are: {', '.join(results) or 'none'}."
-            )
+            hint = f"There are: {', '.join(results) or 'none'}."
+            raise ToolError(f"No long result has the number {name[:40]!r}.", hint=hint)
         self.outside = self.outside or found.outside
         return found.text, max(self.engine.run_spec.agent.limits.observation_chars - 200, 300)
 

@@ -93,10 +93,8 @@ def read_file_part(part: Mapping[str, Any]) -> File:
     given = str(inner.get("url") or inner.get("image_url") or inner.get("file_data"))
     head = _DATA_URL.match(given)
     if head is None:
-        raise ConfigError(
-            f"A part of type {kind} is no data URL.",
-            hint="No address is fetched, and no file id is known. Send the content: data:image/png;base64,...",
-        )
+        hint = "No address is fetched, and no file id is known. Send the content: data:image/png;base64,..."
+        raise ConfigError(f"A part of type {kind} is no data URL.", hint=hint)
     try:
         content = base64.b64decode("".join(given[head.end() :].split()), validate=True)
     except ValueError:
@@ -117,10 +115,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
             continue
         data, media_type = getattr(part, "data", None), getattr(part, "media_type", "")
         if not isinstance(part, Artifact) or not isinstance(data, bytes):
-            raise ConfigError(
-                f"A part of the question is of type {type(part).__name__}.",
-                hint="Give texts and files: plait.attach(PATH).",
-            )
+            hint = "Give texts and files: plait.attach(PATH)."
+            raise ConfigError(f"A part of the question is of type {type(part).__name__}.", hint=hint)
         if not media_type.startswith("text/"):
             media_type = detect_media_type(data)
         attachment = describe_content(data, media_type, getattr(part, "name", ""))
@@ -200,10 +196,8 @@ def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
 
 def _check_file(file: Attachment) -> None:
     if file.media_type not in (*IMAGE_TYPES, PDF) and file.kind != "text":
-        raise ConfigError(
-            f"{file} can't be attached: no model accepts such a file.",
-            hint="Attach an image (PNG, JPEG, GIF, WebP), a PDF file or a text file.",
-        )
+        hint = "Attach an image (PNG, JPEG, GIF, WebP), a PDF file or a text file."
+        raise ConfigError(f"{file} can't be attached: no model accepts such a file.", hint=hint)
     if not file.size:
         raise ConfigError(f"{file} is empty.")
     if file.size > (limit := MAX_TEXT if file.kind == "text" else MAX_BYTES):

@@ -249,10 +249,8 @@ class HookGuard(Guard):
         try:
             found = await call_either(getattr(self.hook, point), self.run.make_context(entry), *own)
         except (Exception, SystemExit) as why:
-            raise ConfigError(
-                f"The hook {self.hook.name} failed in {point}: {show_error(why)}.",
-                hint="Correct it, then resume the run.",
-            ) from why
+            hint = "Correct it, then resume the run."
+            raise ConfigError(f"The hook {self.hook.name} failed in {point}: {show_error(why)}.", hint=hint) from why
         if isinstance(found, Call) and isinstance(own[-1], Call) and found.tool == own[-1].tool:
             return structs.replace(found, tool=arguments[-1].tool)
         return found

@@ -43,9 +43,8 @@ class Planned(Struct, frozen=True):
 def planning(loop: Loop) -> Planner:
     """Return the loop if its plans can be printed, priced, edited and run. Raises `ConfigError` for any other loop."""
     if not isinstance(loop, Planner):
-        raise ConfigError(
-            f"`plait plan` needs a loop that plans first, and '{loop.name}' does not.", hint="Use --loop rewoo."
-        )
+        hint = "Use --loop rewoo."
+        raise ConfigError(f"`plait plan` needs a loop that plans first, and '{loop.name}' does not.", hint=hint)
     return loop
 
 
@@ -56,9 +55,8 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
     try:
         return check_plan(given, tools) if isinstance(given, Plan) else read_plan_file(given, tools)
     except Unreadable as why:
-        raise ConfigError(
-            f"The plan cannot run. {why}", hint="Correct it, or let `plait plan QUESTION` write one."
-        ) from why
+        hint = "Correct it, or let `plait plan QUESTION` write one."
+        raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
 
 
 def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:

@@ -76,10 +76,8 @@ class PromptBook:
         if name in self._verbatim:
             return self._verbatim[name]
         if name not in self._texts:
-            raise ConfigError(
-                f"The loop '{self.loop}' has no prompt '{name}'.",
-                hint=f"It has: {', '.join(self.names())}.",
-            )
+            hint = f"It has: {', '.join(self.names())}."
+            raise ConfigError(f"The loop '{self.loop}' has no prompt '{name}'.", hint=hint)
         return self._texts[name]
 
     @cached_property
@@ -187,10 +185,8 @@ class PromptBook:
             unknown = variables_of(text) - known_variables() if text != shipped.get(name) else set()
             if unknown and not self._extra:
                 where = f"The prompt '{self.loop}/{name}' in {self.folder}"
-                raise ConfigError(
-                    f"{where} uses the variable '{min(unknown)}', which does not exist.",
-                    hint=f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt.",
-                )
+                hint = f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt."
+                raise ConfigError(f"{where} uses the variable '{min(unknown)}', which does not exist.", hint=hint)
 
     def _compile(self, name: str) -> Any:
         self.source(name)
@@ -202,19 +198,16 @@ class PromptBook:
         except Exception as why:
             number = getattr(why, "lineno", None)
             line = f" (line {number})" if number else ""
-            raise ConfigError(
-                f"The prompt '{self.loop}/{name}' is no valid template{line}: {why}.", hint=self._place()
-            ) from why
+            hint = self._place()
+            raise ConfigError(f"The prompt '{self.loop}/{name}' is no valid template{line}: {why}.", hint=hint) from why
 
     def _place(self) -> str:
         return f"It was read from {self.folder}." if self.folder is not None else ""
 
     def _read(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise ConfigError(
-                f"There is no prompts folder {folder}.",
-                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
-            )
+            hint = f"`plait prompts copy {self.loop} {folder}` makes one."
+            raise ConfigError(f"There is no prompts folder {folder}.", hint=hint)
         for path in sorted((folder / self.loop).glob("*")):
             try:
                 text = read_file(path).decode()  # send a prompt byte for byte, line ends included

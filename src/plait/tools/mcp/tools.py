@@ -178,9 +178,8 @@ class McpToolSource:
 
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
-            raise ConfigError(
-                "Tools of MCP servers need the package mcp, which is not installed.", hint=install_hint("mcp")
-            )
+            hint = install_hint("mcp")
+            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -216,10 +215,8 @@ class McpToolSource:
             if name not in own:
                 near = nearest(name, tuple(own))
                 has = f"It has: {', '.join(list(own)[:20])}." if own else "It has no tools at all."
-                raise ConfigError(
-                    f"The MCP server {self._server.label} has no tool {name!r}.",
-                    hint=f"Did you mean {' or '.join(near)}?" if near else has,
-                )
+                hint = f"Did you mean {' or '.join(near)}?" if near else has
+                raise ConfigError(f"The MCP server {self._server.label} has no tool {name!r}.", hint=hint)
         chosen = list(own) if self._server.only is None else list(dict.fromkeys(self._server.only))
         if self._name and len(chosen) == 1:
             return {self._name: own[chosen[0]]}
