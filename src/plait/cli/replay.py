@@ -89,10 +89,8 @@ def replay(
             _replay_run(agent, child.head.run, as_object=as_object)
         return
     if not flags["agent"] or (run is None) == (last is None):
-        raise ConfigError(
-            "It is not clear which runs to replay.",
-            hint="Give RUN, or -a AGENT --last N; with --run -a AGENT, and RUN or --last N.",
-        )
+        hint = "Give RUN, or -a AGENT --last N; with --run -a AGENT, and RUN or --last N."
+        raise ConfigError("It is not clear which runs to replay.", hint=hint)
     agent = find_agent(flags["agent"], flags)
     journal = Journal.at(agent.journal or None)
     names = [made_by] if made_by is not None else [flags["agent"], agent.name, anchor_agent(flags["agent"])]

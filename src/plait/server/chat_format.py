@@ -311,6 +311,5 @@ def content_of(run: Run) -> tuple[str, str]:
     hint = str(getattr(run.outcome, "hint", ""))
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
     code = f"run_{run.status}"
-    raise RequestRejected(
-        status, replace_surrogates(text), hint=replace_surrogates(hint), kind="run_error", code=code, may_retry=False
-    )
+    hint = replace_surrogates(hint)
+    raise RequestRejected(status, replace_surrogates(text), hint=hint, kind="run_error", code=code, may_retry=False)

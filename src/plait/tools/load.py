@@ -194,9 +194,8 @@ def _is_module_word(name: str, text: str) -> bool:
 
 def _unknown(name: str) -> ConfigError:
     hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
-    return ConfigError(
-        f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
-    )
+    hint = f"{hint} A file ends in .py; a name in a module is module:name."
+    return ConfigError(f"No toolkit is named {name!r}.", hint=hint)
 
 
 def _plugins() -> dict[str, Any]:

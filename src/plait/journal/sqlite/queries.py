@@ -247,6 +247,5 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
     near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
     near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
     hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
-    raise UnknownRun(
-        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint}`plait runs` lists them."
-    )
+    hint = f"{hint}`plait runs` lists them."
+    raise UnknownRun(f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=hint)

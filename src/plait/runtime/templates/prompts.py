@@ -155,10 +155,8 @@ class PromptBook:
             raise ConfigError(f"{folder} has no folder '{self.loop}'.", hint=f"Its prompts lie in it directly: {hint}.")
         others = [name for name in loop_names() if _has_prompts(folder / name)]
         if not others:
-            raise ConfigError(
-                f"{where}: it has no folder '{self.loop}' with files NAME.j2 or NAME.txt.",
-                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
-            )
+            hint = f"`plait prompts copy {self.loop} {folder}` makes one."
+            raise ConfigError(f"{where}: it has no folder '{self.loop}' with files NAME.j2 or NAME.txt.", hint=hint)
         warnings.warn(f"{where}, only for: {', '.join(others)}. Plait uses its own prompts.", stacklevel=2)
 
     def _check_names(self) -> None:
