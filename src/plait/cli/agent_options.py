@@ -19,12 +19,7 @@ from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
 from plait.models.resolve import add_to_spec
-from plait.models.settings import (
-    NO_SETTINGS,
-    ModelSettings,
-    phases_with_settings,
-    read_agent_settings,
-)
+from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settings, read_agent_settings
 from plait.named_agents import anchor_agent, find_configured_name, load_agent
 from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields

@@ -34,10 +34,7 @@ def judge_prompts(settings: str) -> dict[str, str]:
 
 
 def make_judge(
-    model: str | Model,
-    *,
-    template: str | Path | None = None,
-    journal: str | Path | Literal[False] | None = None,
+    model: str | Model, *, template: str | Path | None = None, journal: str | Path | Literal[False] | None = None
 ) -> Grader:
     """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
 

@@ -316,13 +316,7 @@ def _variable_in(header: str) -> str:
 
 
 def _chat_model(
-    spec: str,
-    name: str,
-    endpoint: EndpointConfig,
-    config: ModelConfig,
-    *,
-    key: str,
-    base_env: str,
+    spec: str, name: str, endpoint: EndpointConfig, config: ModelConfig, *, key: str, base_env: str
 ) -> ChatModel:
     """Make the model of an endpoint."""
     _warn_of_short_secret(key, endpoint.key_env or f"the key for {endpoint.base_url}")

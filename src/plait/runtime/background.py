@@ -160,9 +160,7 @@ class EventStream:
     """
 
     def __init__(
-        self,
-        begin: Callable[..., Coroutine[Any, Any, Any]],
-        on_event: Callable[[Event], None] | None = None,
+        self, begin: Callable[..., Coroutine[Any, Any, Any]], on_event: Callable[[Event], None] | None = None
     ) -> None:
         check_listener(on_event)
         self._begin, self._on_event = begin, on_event

@@ -189,11 +189,7 @@ class RunJournal:
         self._add(record)
 
     async def entry(
-        self,
-        entry: Entry,
-        name: str,
-        work: EntryWork,
-        perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
+        self, entry: Entry, name: str, work: EntryWork, perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]]
     ) -> Any:
         """Perform an entry that has no result, between its intent and its result. Returns the result.
 

@@ -97,9 +97,7 @@ def pool() -> AsyncMonty:
         mine = _pools.get(os.getpid())
         if mine is None:
             mine = library().AsyncMonty(
-                max_processes=MAX_PROCESSES,
-                checkout_timeout=WAIT_SECONDS,
-                feed_duration_limit_grace=GRACE_SECONDS,
+                max_processes=MAX_PROCESSES, checkout_timeout=WAIT_SECONDS, feed_duration_limit_grace=GRACE_SECONDS
             )
             if (why := _apart(mine.__aenter__)) is not None:
                 raise _unstarted(why)

@@ -59,14 +59,7 @@ class EndpointEmbedder:
     """
 
     def __init__(
-        self,
-        model: str,
-        base_url: str,
-        key: str = "",
-        *,
-        provider: str = "",
-        timeout: float = 60.0,
-        tries: int = TRIES,
+        self, model: str, base_url: str, key: str = "", *, provider: str = "", timeout: float = 60.0, tries: int = TRIES
     ) -> None:
         host = HOSTS.get(provider)
         base_env = host.base_env if host else ""

@@ -59,12 +59,7 @@ _ISO = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.(
 
 
 def query(
-    table: Table,
-    sql: str,
-    *,
-    now: datetime | None = None,
-    seconds: float = SECONDS,
-    max_rows: int = MAX_ROWS,
+    table: Table, sql: str, *, now: datetime | None = None, seconds: float = SECONDS, max_rows: int = MAX_ROWS
 ) -> Table:
     """Run one SELECT (or WITH, VALUES) over `table`, under any table name, and return its rows.
 

@@ -211,8 +211,7 @@ def read_json(text: str, where: str) -> LookupTable:
         value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
-            hint="Correct it there.",
+            f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.", hint="Correct it there."
         ) from error
     except RecursionError as error:
         raise ConfigError(f"{where} is nested too deeply.") from error

@@ -28,12 +28,7 @@ _LABELS = ("title", "type", "date")
 
 
 def websearch(
-    choice: str = "",
-    *,
-    base_url: Setting = None,
-    key: Setting = None,
-    engine: str = "google",
-    timeout: float = SECONDS,
+    choice: str = "", *, base_url: Setting = None, key: Setting = None, engine: str = "google", timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
     """Makes the tool `web_search`.
 

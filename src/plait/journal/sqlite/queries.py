@@ -228,8 +228,7 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
         found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
         if not found and prefix:
             found = connection.execute(
-                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
-                (prefix, prefix + "\U0010ffff"),
+                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5", (prefix, prefix + "\U0010ffff")
             ).fetchall()
     if len(found) == 1:
         check_run(connection, found[0][0], path)

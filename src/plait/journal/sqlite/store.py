@@ -80,11 +80,7 @@ class SqliteStore:
     _shared: ClassVar[dict[Path, SqliteStore]] = {}
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        busy_seconds: float | None = None,
-        clock: Callable[[], float] = time.time,
+        self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.path = Path(path).expanduser()
         self.busy_seconds = busy_seconds if busy_seconds is not None else connections.busy_seconds_of_user()

@@ -106,8 +106,7 @@ def check_report_extra() -> None:
         import vl_convert  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "The page's pictures need Altair and vl-convert, which are not installed.",
-            hint=install_hint("report"),
+            "The page's pictures need Altair and vl-convert, which are not installed.", hint=install_hint("report")
         ) from error
 
 

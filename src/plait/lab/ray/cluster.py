@@ -32,8 +32,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ConfigError(
-            f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.",
-            hint=install_hint("ray"),
+            f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.", hint=install_hint("ray")
         ) from None
     return ray
 

@@ -397,12 +397,7 @@ def run_command(row: MeasuredLoop) -> str:
 
 
 def _row_json(each: Candidate) -> dict[str, Any]:
-    made = {
-        **msgspec.to_builtins(each.row),
-        "success": each.row.success,
-        "sure": each.sure,
-        "unmet": list(each.unmet),
-    }
+    made = {**msgspec.to_builtins(each.row), "success": each.row.success, "sure": each.sure, "unmet": list(each.unmet)}
     return {**made, "unusable": each.unusable} if each.unusable else made
 
 

@@ -10,15 +10,7 @@ from plait.lab.world.tasks import TASKS, RunEvidence, WorldTask, task_of
 if TYPE_CHECKING:
     from plait.tools import Tool
 
-__all__ = [
-    "TASKS",
-    "RunEvidence",
-    "World",
-    "WorldTask",
-    "task_of",
-    "world",
-    "world_of",
-]
+__all__ = ["TASKS", "RunEvidence", "World", "WorldTask", "task_of", "world", "world_of"]
 
 
 def world(settings: str = "") -> tuple[Tool, ...]:

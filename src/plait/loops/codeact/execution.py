@@ -35,14 +35,7 @@ from plait.core import (
     note,
 )
 from plait.core.text import shorten
-from plait.loops.codeact.hints import (
-    NAMES,
-    OF_MODULE,
-    assigned_names,
-    find_forbidden_import,
-    hint_of,
-    ran_before,
-)
+from plait.loops.codeact.hints import NAMES, OF_MODULE, assigned_names, find_forbidden_import, hint_of, ran_before
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape

@@ -34,12 +34,7 @@ ARGUMENTS = {FINAL_ANSWER: "answer", FAIL_TASK: "reason", ASK_USER: "question"}
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
-_OBJECT = ObjectForm(
-    _KEYS,
-    name=own_first(_TOOL, TOOL_WORDS),
-    input=own_first(_INPUT, INPUT_WORDS),
-    words=(_THOUGHT,),
-)
+_OBJECT = ObjectForm(_KEYS, name=own_first(_TOOL, TOOL_WORDS), input=own_first(_INPUT, INPUT_WORDS), words=(_THOUGHT,))
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 # The parts of JSON while it streams in.

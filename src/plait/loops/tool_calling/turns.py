@@ -42,14 +42,7 @@ from plait.core.labels import HOLE
 from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.asking import (
-    BadReply,
-    Rejected,
-    ask_until_read,
-    is_cut_within_call,
-    is_plain_answer,
-    is_typed_answer,
-)
+from plait.loops.asking import BadReply, Rejected, ask_until_read, is_cut_within_call, is_plain_answer, is_typed_answer
 from plait.loops.call_escape import escape_calls, escape_known_calls
 from plait.loops.compaction import Compaction, View, with_summary
 from plait.loops.escape import (

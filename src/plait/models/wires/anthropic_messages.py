@@ -64,10 +64,7 @@ _BINDS_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|[a-z]+-5-[5-9]
 """Models that check what stands before their thinking."""
 
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
-_KNOWN_VALUES = {
-    "effort": ("low", "medium", "high", "xhigh", "max"),
-    "service_tier": ("auto", "standard_only"),
-}
+_KNOWN_VALUES = {"effort": ("low", "medium", "high", "xhigh", "max"), "service_tier": ("auto", "standard_only")}
 """The service's values of settings (pages "Effort" and "Service tiers", November 2026)."""
 _ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
 _encode = msgspec.json.Encoder().encode

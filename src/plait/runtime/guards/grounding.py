@@ -24,13 +24,7 @@ from plait.core import (
     Stopped,
 )
 from plait.core.text import sentence
-from plait.runtime.grounding import (
-    Sources,
-    answer_warning,
-    describe_findings,
-    refuse_invented,
-    warning,
-)
+from plait.runtime.grounding import Sources, answer_warning, describe_findings, refuse_invented, warning
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
 from plait.runtime.run_spec import Grounding

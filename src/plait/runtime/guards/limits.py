@@ -15,19 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NoReturn
 
-from plait.core import (
-    Answered,
-    Call,
-    Continue,
-    Execute,
-    Failed,
-    LimitNear,
-    Outcome,
-    Reply,
-    Stopped,
-    Think,
-    Usage,
-)
+from plait.core import Answered, Call, Continue, Execute, Failed, LimitNear, Outcome, Reply, Stopped, Think, Usage
 from plait.core.text import sentence
 from plait.journal.records import Decision
 from plait.models.base import Model
