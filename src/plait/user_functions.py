@@ -44,10 +44,8 @@ def raise_interrupt(why: KeyboardInterrupt) -> NoReturn:
 
 
 def call_plain(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same.
-
-    See `raise_interrupt` for a `KeyboardInterrupt`.
-    """
+    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same. See
+    `raise_interrupt` for a `KeyboardInterrupt`."""
     try:
         value = function(*arguments, **named)
     except KeyboardInterrupt as why:

@@ -68,9 +68,7 @@ def make_agent(
     flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Agent:
     """Return the agent that the flags describe, or else the environment and a table of `plait.toml` (None: `[run]`).
-
-    Flags may name the agent that they change, by `-a`: see `find_agent`. Raises `ConfigError`.
-    """
+    Flags may name the agent that they change, by `-a`: see `find_agent`. Raises `ConfigError`."""
     if flags.get("journal") is not None and flags.get("no_journal"):
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     if word := flags.get("agent"):
@@ -102,11 +100,8 @@ def find_agent(word: str, flags: Mapping[str, Any] = {}) -> Agent:
 
 
 def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *, without: str = "") -> Agent:
-    """Return the agent of `[agents.NAME]`, changed by the flags, as if its table had no key `without`.
-
-    One in Python takes nothing from `[run]`, and the environment is for the one agent of a command line. Raises
-    `ConfigError`.
-    """
+    """Return the agent of `[agents.NAME]`, changed by the flags, as if its table had no key `without`. One in Python
+    takes nothing from `[run]`, and the environment is for the one agent of a command line. Raises `ConfigError`."""
     table = {key: value for key, value in config.agents[name].items() if key != without}
     flags = {**flags, "agent": None}
     if (word := table.get("agent")) is None:
@@ -204,10 +199,8 @@ def make_recorded_agent(
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:
-    """Return the loops of a list of words, with the options of --set; each of several takes those that it has.
-
-    Raises `ConfigError`.
-    """
+    """Return the loops of a list of words, with the options of --set; each of several takes those that it has. Raises
+    `ConfigError`."""
     given = parse_pairs(settings)
     parts = [loops.parts_of(word) for word in loops.parse_loops(words)]
     known = [set(loops.options_of(loops.make(name))) for name, _ in parts]

@@ -117,10 +117,8 @@ def _engine(name: str, address: str | None) -> CellEngine | None:
 
 
 def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
-    """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled.
-
-    `flags` has the options that all comparisons share, `wanted` the other arguments of `acompare`.
-    """
+    """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled. `flags` has the
+    options that all comparisons share, `wanted` the other arguments of `acompare`."""
     progress = ComparisonProgress(sys.stderr, quiet=flags["quiet"])
     work = acompare(
         suite,

@@ -244,10 +244,8 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
 
 
 def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
-    """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`.
-
-    Its seconds are those of all work of the child runs. The tool keeps the rest of its own time.
-    """
+    """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`. Its
+    seconds are those of all work of the child runs. The tool keeps the rest of its own time."""
     rows, children, made = [row], dict[str, list[RunRow]](), dict[str, CostRow]()
     for each in rows:  # without recursion: a journal from elsewhere may nest runs at any depth
         children[each.head.run] = store.children(each.head.run)

@@ -212,10 +212,8 @@ def suggest_next(
 
 
 def print_answer(run: Run, *, as_object: bool = False, view: RunView | None = None) -> None:
-    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object.
-
-    A terminal shows the Markdown of the text, unless `view` has shown it already.
-    """
+    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object. A
+    terminal shows the Markdown of the text, unless `view` has shown it already."""
     if as_object:
         click.echo(as_json(run.json()))
     elif run.answer is not None and not getattr(view, "has_answered", False):

@@ -128,10 +128,8 @@ SENTENCES = ((". ", "! ", "? ", ".\n", "\n"), (" ",))
 
 
 def split_text(text: str, max_chars: int, ends: Sequence[Sequence[str]] = SENTENCES) -> list[str]:
-    """Split a text into pieces of at most `max_chars` characters. An empty text has no pieces.
-
-    A piece ends behind the last end of a group. The first group counts that has an end in the second half of the piece.
-    """
+    """Split a text into pieces of at most `max_chars` characters. An empty text has no pieces. A piece ends behind the
+    last end of a group. The first group counts that has an end in the second half of the piece."""
     pieces: list[str] = []
     text = text.strip()
     while len(text) > max_chars:

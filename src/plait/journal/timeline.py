@@ -70,10 +70,8 @@ class Timeline:
             self.add(row)
 
     def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
-        """Add the next row and return what it changed.
-
-        Without `keep_body`, the row's request or response is empty here, to save memory in long runs.
-        """
+        """Add the next row and return what it changed. Without `keep_body`, the row's request or response is empty
+        here, to save memory in long runs."""
         if self._last_at and not self._has_waited_for(row.record):
             self.seconds += max(0.0, row.at - self._last_at)
         self._last_at = row.at

@@ -186,9 +186,7 @@ def make_plan(
     tools: Sequence[object] = (),
 ) -> ComparisonPlan:
     """Plan the cells of a comparison. `agent` has all settings except loop, models and tools; `tools` go to every task.
-
-    Raises `ConfigError` for an invalid model, tool or setting, before anything runs.
-    """
+    Raises `ConfigError` for an invalid model, tool or setting, before anything runs."""
     if not suite.tasks:
         raise ConfigError(f"{suite.word} has no task.", hint="Check the limit and the split.")
     if repeat < 1:

@@ -69,10 +69,8 @@ def find_file(name: str) -> Path:
 
 
 def read_records(path: Path) -> list[FileRecord]:
-    """Read the records of a file: JSON lines, a JSON list, or an object whose `data` is a list; `.gz` of each.
-
-    Raises `ConfigError` if the file cannot be read, is not JSON, is cut short or empty.
-    """
+    """Read the records of a file: JSON lines, a JSON list, or an object whose `data` is a list; `.gz` of each. Raises
+    `ConfigError` if the file cannot be read, is not JSON, is cut short or empty."""
     if path.suffix in (".parquet", ".arrow", ".csv", ".tsv", ".zip"):
         hint = "Save it as JSON lines, a record a line."
         raise ConfigError(f"{path.name} can't be read: {path.suffix} files are not.", hint=hint)

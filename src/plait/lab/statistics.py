@@ -24,10 +24,8 @@ _ZPOWER = NormalDist().inv_cdf(POWER)
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion; (0, 1) if n is 0. Both arguments may be fractions.
-
-    Wilson 1927, J. Am. Stat. Assoc. 22:209.
-    """
+    """Return the 95 % interval of a proportion; (0, 1) if n is 0. Both arguments may be fractions. Wilson 1927, J. Am.
+    Stat. Assoc. 22:209."""
     if n <= 0:
         return 0.0, 1.0
     share, z2 = successes / n, _Z95**2

@@ -136,9 +136,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
     """Read a plan from a user's file: the written form (lines that begin with `# ` are comments), or a `Plan` as JSON.
-
-    Raises `Unreadable` with all errors, including parts that would be ignored.
-    """
+    Raises `Unreadable` with all errors, including parts that would be ignored."""
     if text.lstrip()[:1] != "{":
         read = read_plan(text, tools, in_words=False)
         if lost := [remark.text for remark in read.remarks if remark.kind == "cut"]:

@@ -125,10 +125,8 @@ _MOST = 500
 
 
 def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
-    """Return the input with references in place of words, and the references that were inserted.
-
-    `earlier` holds the reference and the input of each earlier step.
-    """
+    """Return the input with references in place of words, and the references that were inserted. `earlier` holds the
+    reference and the input of each earlier step."""
     named = [
         (text.strip(), mark) for mark, given in earlier for text in texts_in(given) if len(text.strip()) >= _SHORTEST
     ]

@@ -45,10 +45,8 @@ def names() -> list[str]:
 
 
 def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
-    """Return the loop of that name with these options; text values (from a command line) are converted.
-
-    Raises `ConfigError` for an unknown name, option or value, with the valid ones.
-    """
+    """Return the loop of that name with these options; text values (from a command line) are converted. Raises
+    `ConfigError` for an unknown name, option or value, with the valid ones."""
     if name == AUTO_LOOP:
         if options:
             raise ConfigError(

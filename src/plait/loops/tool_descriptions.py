@@ -78,10 +78,8 @@ def argument_types(tool: ToolSpec) -> dict[str, str]:
 
 
 def input_words(tool: ToolSpec) -> str:
-    """Describe a tool's input for a prompt: `none`, `the city's name (string)`, or JSON of names and descriptions.
-
-    A single argument has no name here, because small models would write it into the input.
-    """
+    """Describe a tool's input for a prompt: `none`, `the city's name (string)`, or JSON of names and descriptions. A
+    single argument has no name here, because small models would write it into the input."""
     named = argument_types(tool)
     if not named:
         return "none"

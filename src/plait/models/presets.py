@@ -68,10 +68,7 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
         self, spec: str, env: Mapping[str, str], instead: str, *, require_key: bool = True
     ) -> tuple[str, str, str]:
         """Return the address, the variable of the key, and the key. Raises `ConfigError` if a required key is missing
-        or cannot be sent.
-
-        `instead` is what the error suggests to users without a key.
-        """
+        or cannot be sent. `instead` is what the error suggests to users without a key."""
         moved = env.get(self.base_env, "").strip()
         address = check_address(moved, self.base_env) if moved else self.base_url
         for key_env in self.keys:

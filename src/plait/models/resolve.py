@@ -92,10 +92,8 @@ def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
 
 
 def add_settings(model: Model, phase: str, settings: AgentSettings) -> Model:
-    """Return a model with an agent's settings for a phase. Its spec names them.
-
-    Raises `ConfigError` if the model takes no settings.
-    """
+    """Return a model with an agent's settings for a phase. Its spec names them. Raises `ConfigError` if the model takes
+    no settings."""
     if not choose_settings(phase, agent=settings).are_set:
         return model
     members = []

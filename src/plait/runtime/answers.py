@@ -71,9 +71,7 @@ def record_answer(question: Question, value: str | Decision) -> ResultRecord:
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> Sequence[Question]:
     """Ask the user at the terminal, if there is one, and record the answers. Returns the questions that stay open.
-
-    Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text.
-    """
+    Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text."""
     if engine.run_spec.on_wait is None or any(each.run != engine.run_id for each in questions):
         return questions
     for i, question in enumerate(questions):

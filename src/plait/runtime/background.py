@@ -130,11 +130,8 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
 
 
 async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
-    """Call a function that may be async, and return its result.
-
-    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`. See `raise_interrupt`
-    for a `KeyboardInterrupt`.
-    """
+    """Call a function that may be async, and return its result. A `CancelledError` that it raises although nobody
+    cancelled the run becomes a `RuntimeError`. See `raise_interrupt` for a `KeyboardInterrupt`."""
     try:
         value = function(*arguments)
         return await value if inspect.isawaitable(value) else value

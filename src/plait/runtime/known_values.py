@@ -113,10 +113,8 @@ def find_constants(code: str) -> Iterator[str]:
 
 
 def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
-    """Yield the numbers in code that are operands or the value of a name, except those that convert units.
-
-    `units`: the text names units, so 100 may convert a whole number as well.
-    """
+    """Yield the numbers in code that are operands or the value of a name, except those that convert units. `units`: the
+    text names units, so 100 may convert a whole number as well."""
     for node in _nodes(code):
         if isinstance(node, ast.BinOp):
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)

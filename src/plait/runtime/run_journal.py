@@ -191,11 +191,8 @@ class RunJournal:
     async def entry(
         self, entry: Entry, name: str, work: EntryWork, perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]]
     ) -> Any:
-        """Perform an entry that has no result, between its intent and its result. Returns the result.
-
-        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a
-        replay.
-        """
+        """Perform an entry that has no result, between its intent and its result. Returns the result. `name` is the
+        kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay."""
         if self.replay:
             raise RecordEnds
         key, step = entry.key, entry.step

@@ -48,10 +48,8 @@ _refused: dict[str, str] = {}  # by name: why a session could not be opened
 
 
 def sandbox(name: str = AUTO) -> Sandbox:
-    """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages.
-
-    Raises `ConfigError` for another name, and for a package that is not installed.
-    """
+    """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages. Raises
+    `ConfigError` for another name, and for a package that is not installed."""
     name, colon, packages = (default_sandbox()[0] if name == AUTO else name).partition(":")
     if name == "monty" and not colon:
         from plait.sandbox.monty import MontySandbox
@@ -98,10 +96,8 @@ def default_sandbox() -> tuple[str, str]:
 
 
 async def check_sandbox(chosen: str | Sandbox) -> None:
-    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code.
-
-    Opens a session once per process. If `process` was only the default, `monty` becomes the default instead.
-    """
+    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code. Opens a
+    session once per process. If `process` was only the default, `monty` becomes the default instead."""
     name = name_of(chosen)
     if name in _opened or not (isinstance(chosen, str) or packages_of(chosen)):
         return

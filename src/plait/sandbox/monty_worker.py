@@ -199,9 +199,7 @@ class Worker:
 
     async def ready(self) -> bool:
         """Get a worker with the saved state. Returns False if the state could not be restored, so all names are lost.
-
-        Raises `NoWorker`.
-        """
+        Raises `NoWorker`."""
         if self._session is not None:
             return True
         session = await checkout(self._settings)

@@ -34,9 +34,7 @@ def check_names(names: tuple[str, ...]) -> None:
 @cache
 def find_packages(names: tuple[str, ...]) -> InstalledPackages:
     """Find installed packages by the names of their distributions or modules. Raises `ConfigError` if one is missing.
-
-    What they depend on is found by their metadata; what is not installed of it is left out.
-    """
+    What they depend on is found by their metadata; what is not installed of it is left out."""
     check_names(names)
     found: dict[str, Any] = {}
     todo = [(name, True) for name in names]

@@ -97,10 +97,8 @@ class FunctionEmbedder:
 
 
 def normalize_rows(rows: Any, count: int, dim: int, who: str, error: type[PlaitError] = PlaitError) -> Vectors:
-    """Return rows of numbers as float32 rows of length 1. A row of zeros stays. `dim` 0 accepts any length.
-
-    Raises `error`, naming `who`, if they are not `count` rows of `dim` finite numbers.
-    """
+    """Return rows of numbers as float32 rows of length 1. A row of zeros stays. `dim` 0 accepts any length. Raises
+    `error`, naming `who`, if they are not `count` rows of `dim` finite numbers."""
     import numpy as np
 
     if not count:

@@ -36,10 +36,8 @@ MAX_BODY = 64 << 20
 
 
 def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> EndpointEmbedder:
-    """Return the embedder of `provider:model`, without a request.
-
-    Raises `ConfigError` for an unknown provider or a missing key.
-    """
+    """Return the embedder of `provider:model`, without a request. Raises `ConfigError` for an unknown provider or a
+    missing key."""
     env = os.environ if env is None else env
     provider, _, model = spec.partition(":")
     if provider not in PROVIDERS:

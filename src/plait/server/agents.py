@@ -50,10 +50,8 @@ def serve_agent(
 
 
 def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
-    """Return the agents by name, all with the first one's journal.
-
-    Loads their tools and models, so that errors show before a client asks. Raises `ConfigError`.
-    """
+    """Return the agents by name, all with the first one's journal. Loads their tools and models, so that errors show
+    before a client asks. Raises `ConfigError`."""
     by_name = {each.name: each for each in agents}
     if not by_name:
         raise ConfigError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")

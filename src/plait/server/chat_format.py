@@ -300,9 +300,7 @@ def _as_call(text: str) -> str:
 
 def content_of(run: Run) -> tuple[str, str]:
     """Return a run's answer as content, and its finish reason. Raises `RequestRejected` for a run without an answer.
-
-    The error tells the client not to retry, because that would start another run.
-    """
+    The error tells the client not to retry, because that would start another run."""
     if isinstance(run.outcome, Waiting):
         return question_text(run.outcome), "stop"
     if run.answer is not None and run.status in ("answered", "stopped"):

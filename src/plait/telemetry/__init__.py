@@ -84,10 +84,8 @@ def shut_down() -> str:
 
 
 def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
-    """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`.
-
-    Raises `ConfigError` for an unknown word.
-    """
+    """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`. Raises
+    `ConfigError` for an unknown word."""
     env = os.environ if env is None else env
     word = env.get(SWITCH, "").strip().lower()
     if word not in _WORDS:

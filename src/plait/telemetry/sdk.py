@@ -36,10 +36,8 @@ class _ProblemHandler(logging.Handler):
 
 
 def open_sdk() -> None:
-    """Set the global providers, unless a tracer provider is set already.
-
-    Raises `ConfigError` if the SDK or an exporter is not installed, or a variable is wrong.
-    """
+    """Set the global providers, unless a tracer provider is set already. Raises `ConfigError` if the SDK or an exporter
+    is not installed, or a variable is wrong."""
     global _opened
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return

@@ -97,10 +97,8 @@ def load(word: str) -> tuple[Tool, ...]:
 
 
 def tools_from(items: Iterable[Any]) -> Toolset:
-    """Make a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
-
-    Raises `ConfigError` for anything else, for two tools of one name, and for type hints that cannot be described.
-    """
+    """Make a toolset of tools, typed functions, objects and classes (their public methods) and words, in order. Raises
+    `ConfigError` for anything else, for two tools of one name, and for type hints that cannot be described."""
     if isinstance(items, (str, Tool)):
         items = [items]
     found: list[Tool] = []

@@ -77,9 +77,7 @@ class PythonType(msgspec.Struct, frozen=True):
 
 def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dict[str, Any]]:
     """Describe the types of parameters. Returns them by parameter, and the definitions (`$defs`) that they share.
-
-    Raises `Undescribable`, which names the parameter.
-    """
+    Raises `Undescribable`, which names the parameter."""
     found: dict[str, PythonType] = {}
     adapters: dict[str, TypeAdapter[Any]] = {}
     definitions: dict[str, Any] = {}

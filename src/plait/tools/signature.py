@@ -78,10 +78,8 @@ class Signature(Struct, frozen=True):
         return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
     def bind(self, tool: str, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
-
-        Raises only `BadInput`.
-        """
+        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`. Raises only
+        `BadInput`."""
         try:
             placed, faults = place_arguments(self.schema, given, self.spread, by_name=kept is not None)
             if self.bound:
@@ -119,10 +117,8 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
-    """Read the signature of a function for the tool `name`.
-
-    Raises `ConfigError` if a type hint cannot be resolved or JSON cannot describe it.
-    """
+    """Read the signature of a function for the tool `name`. Raises `ConfigError` if a type hint cannot be resolved or
+    JSON cannot describe it."""
     described = read_docstring(docstring_of(function))
     python, bound = _read_parameters(function, name)
     python, context = _without_context(python, name)

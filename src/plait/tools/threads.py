@@ -62,10 +62,8 @@ def start_thread(job: Work) -> None:
 
 
 async def run_in_thread(function: Callable[[], Any], start: StartWork = start_thread) -> Any:
-    """Run a function in the thread that `start` chooses, and return its result.
-
-    `plait.cancelled()` tells the function that nobody waits for its result any more.
-    """
+    """Run a function in the thread that `start` chooses, and return its result. `plait.cancelled()` tells the function
+    that nobody waits for its result any more."""
     loop = asyncio.get_running_loop()
     token = threading.Event()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

@@ -33,10 +33,8 @@ _STATISTICS = {f"CREATE TABLE sqlite_stat{each}" for each in ("1(tbl,idx,stat)",
 
 
 def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
-    """Return a connection to the journal at the path, and the file's device and inode.
-
-    Raises sqlite3.Error, JournalError.
-    """
+    """Return a connection to the journal at the path, and the file's device and inode. Raises sqlite3.Error,
+    JournalError."""
     if path == MEMORY:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         prepare(connection, path)
@@ -126,10 +124,7 @@ def _has_bytes(path: Path) -> bool:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the schema in a new file; check it in an existing one.
-
-    Raises sqlite3.Error, JournalError.
-    """
+    """Create the schema in a new file; check it in an existing one. Raises sqlite3.Error, JournalError."""
     if is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection):

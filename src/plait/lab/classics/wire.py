@@ -204,10 +204,8 @@ def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -
 def render_exchanges(
     question: str, exchanged: Sequence[WireExchange], *, full: bool = False, width: int | None = WIDTH
 ) -> str:
-    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out.
-
-    A line with more than `width` letters goes on in the next one, which has no mark.
-    """
+    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out. A line with more
+    than `width` letters goes on in the next one, which has no mark."""
     lines = [f"Question: {clean(question)}"]
     for each in exchanged:
         lines += ["", f"--- {_title(each.sent)}", *_settings(each.sent)]

@@ -161,10 +161,8 @@ def last_number(value: Any) -> Fraction | None:
 
 
 def read_last_number(value: Any) -> ReadNumber | None:
-    """Read the number that an answer ends with, as the evaluators of GSM8K do.
-
-    A marked result takes precedence: the first number after `####`, the last in a LaTeX box.
-    """
+    """Read the number that an answer ends with, as the evaluators of GSM8K do. A marked result takes precedence: the
+    first number after `####`, the last in a LaTeX box."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return read_exactly(value)
     text = answer_text(value)

@@ -33,10 +33,8 @@ def grade_answers(scorer: Scorer) -> Grader:
 
 
 def grade_of_run(run: Run, grade: Grade) -> Grade:
-    """Return the grade of a run from the grade of its answer.
-
-    The answer of a stopped run keeps its score and measures, but is not a success. A run without an answer scores 0.
-    """
+    """Return the grade of a run from the grade of its answer. The answer of a stopped run keeps its score and measures,
+    but is not a success. A run without an answer scores 0."""
     if run.answer is None:
         why = describe_end(run) if run.status != "answered" else "the answer is empty"
         measures = dict.fromkeys(grade.measures, 0.0)

@@ -303,10 +303,8 @@ def find_hidden(spots: Sequence[Spot], best: Sequence[int]) -> dict[int, int]:
 
 
 def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> dict[int, tuple[str, str]]:
-    """Return a place and the words for each label that has room beside circles and other labels.
-
-    `labels` are in order of importance. Each label uses its first words with room.
-    """
+    """Return a place and the words for each label that has room beside circles and other labels. `labels` are in order
+    of importance. Each label uses its first words with room."""
     taken: list[Box] = [
         (x - _CIRCLE[0] / 2, x + _CIRCLE[0] / 2, y - _CIRCLE[1] / 2, y + _CIRCLE[1] / 2) for x, y in spots
     ]

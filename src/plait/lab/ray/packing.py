@@ -167,10 +167,8 @@ class CellPacker:
 
 
 def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agent:
-    """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml.
-
-    Raises `ConfigError` with the difference if the agent is not the requested one.
-    """
+    """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml. Raises
+    `ConfigError` with the difference if the agent is not the requested one."""
     settings = config.load(place) if place.is_file() else config.load()
     named: Mapping[str, ModelWord | Model] = pickle.loads(contender.models)
     models = {

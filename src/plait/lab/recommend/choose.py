@@ -296,10 +296,8 @@ def probability_of_share(successes: int, n: int, at_least: float) -> float:
 
 
 def count_more_tasks(share: float, n: int, at_least: float, goal: float = 0.95) -> int | None:
-    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same.
-
-    None if no number does, because the share is not above the demand, or if it is more than a million.
-    """
+    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same. None if no number
+    does, because the share is not above the demand, or if it is more than a million."""
 
     def is_enough(tasks: int) -> bool:
         return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= goal

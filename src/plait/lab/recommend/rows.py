@@ -84,11 +84,8 @@ class MeasuredRows(Struct, frozen=True, kw_only=True):
 
 
 def read_rows(results: object, journal: object = None) -> MeasuredRows:
-    """Read the rows of a comparison.
-
-    `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
-    name of a comparison in `journal`. Raises `ConfigError` for anything else.
-    """
+    """Read the rows of a comparison. `results`: a file with the output of `plait compare --json`, its object as a
+    mapping, anything with `rows`, or the name of a comparison in `journal`. Raises `ConfigError` for anything else."""
     if isinstance(results, MeasuredRows):
         return results
     name = ""

@@ -175,10 +175,8 @@ class World:
 
 
 def world_of(word: str) -> World:
-    """Make the world of a word, with or without the prefix `world:`. Raises `ConfigError`.
-
-    A seed, then settings, separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
-    """
+    """Make the world of a word, with or without the prefix `world:`. Raises `ConfigError`. A seed, then settings,
+    separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`."""
     settings: dict[str, str] = {}
     last = ""
     for part in filter(None, (each.strip() for each in word.removeprefix("world").removeprefix(":").split(","))):

@@ -95,10 +95,7 @@ class Work:
 
     def run(self, code: str, n: int, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
         """Run the action of turn `n` to its end. Return its observation, or the answer it stopped with. Code with
-        `ungrounded` values is not run.
-
-        Raises `LimitNear`, also if the same code keeps giving the same observation.
-        """
+        `ungrounded` values is not run. Raises `LimitNear`, also if the same code keeps giving the same observation."""
         self._action, self.failed = RunningAction(n), True
         if (refused := self._refused(code)) is not None:
             error, seen = refused

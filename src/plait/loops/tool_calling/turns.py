@@ -87,11 +87,8 @@ class Turns(ABC):
         self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
     def take_turn(self, max_parse_errors: int, log: Log, view: View) -> Effects[CallsTurn | Failed]:
-        """Return the model's next turn. `view` says which part of the log the model sees.
-
-        It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
-        replies: `Failed`.
-        """
+        """Return the model's next turn. `view` says which part of the log the model sees. It is asked again if its
+        reply cannot be read, or if its answer is refused. After `max_parse_errors` such replies: `Failed`."""
         form = self
 
         def ask(bad: BadReply | None) -> Effects[Reply]:

@@ -138,10 +138,8 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
 
 
 def read_input(text: str, pieces: Sequence[str]) -> Any:
-    """Return the input in a text, or the text as the model wrote it: the reader of the call reports the error.
-
-    `{}` may stand before the input. The input may come twice, or each piece with all pieces before it.
-    """
+    """Return the input in a text, or the text as the model wrote it: the reader of the call reports the error. `{}` may
+    stand before the input. The input may come twice, or each piece with all pieces before it."""
     values, rest = read_values(text)
     if rest and all(map(_MARKUP.fullmatch, rest.split("\n"))):
         rest = ""

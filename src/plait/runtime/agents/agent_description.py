@@ -184,9 +184,7 @@ def check_run_arguments(question: str, now: float | None) -> None:
 
 def check_deps(wanted: Any, deps: Any) -> None:
     """Check the dependencies that a run is given. `wanted` is their declared type, or its recorded name, or None.
-
-    Raises `ConfigError` if they are missing or of another type.
-    """
+    Raises `ConfigError` if they are missing or of another type."""
     if wanted is None:
         return
     if deps is None:

@@ -26,9 +26,7 @@ def check_instructions(instructions: Callable[..., str]) -> None:
 
 def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
     """Return the text of an agent's instructions. A function with a parameter without a default gets the dependencies.
-
-    Raises `ConfigError` if the function breaks, or gives no text.
-    """
+    Raises `ConfigError` if the function breaks, or gives no text."""
     if isinstance(instructions, str):
         return instructions
     name = function_name(instructions)

@@ -247,10 +247,8 @@ def choose_method(model: Model, tools: bool) -> OutputMethod:
 
 
 def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
-    """Return the output of a recorded run: the agent's, with the recorded method and retries.
-
-    Raises `ConfigError` if the agent's schema is not the recorded one.
-    """
+    """Return the output of a recorded run: the agent's, with the recorded method and retries. Raises `ConfigError` if
+    the agent's schema is not the recorded one."""
     recorded = _read_output(head)
     schema = output.spec.schema if output.spec is not None else None
     if schema != (recorded["schema"] if recorded is not None else None):

@@ -54,10 +54,8 @@ def _not_loaded(*args: Any, **kwargs: Any) -> None:
 
 
 def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> tuple[str | Tool, ...]:
-    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`.
-
-    Without `load_code`, a tool whose word needs trust is only a description from the record.
-    """
+    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`. Without
+    `load_code`, a tool whose word needs trust is only a description from the record."""
     found: list[str | Tool] = []
     tools = recorded_tools(head, apart)
     for source in dict.fromkeys(head.sources):

@@ -16,11 +16,8 @@ from plait.tools.names import fit_names
 
 
 def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
-    """Return the tools with names that neither the loop nor its fallback loop uses.
-
-    If an MCP server's tool has such a name, Plait puts the server's word before it and warns. Raises `ConfigError` for
-    any other tool.
-    """
+    """Return the tools with names that neither the loop nor its fallback loop uses. If an MCP server's tool has such a
+    name, Plait puts the server's word before it and warns. Raises `ConfigError` for any other tool."""
     reserved = _reserved(loop)
     if not any(_folded(tool.name) in reserved for tool in tools):
         return tools

@@ -45,10 +45,8 @@ class Finder:
         return structs.replace(method_search(self.index), source=SEARCH)
 
     def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:
-        """Return the names of the tools that a run shows, in the agent's order; None if it shows all.
-
-        A fork shows the tools of its parent if they are still there and `most` has not changed.
-        """
+        """Return the names of the tools that a run shows, in the agent's order; None if it shows all. A fork shows the
+        tools of its parent if they are still there and `most` has not changed."""
         if len(self._tools) <= most:
             return None
         if parent is not None and parent.settings.get("max_tools") == most:

@@ -41,10 +41,8 @@ class AttachedFiles(Struct, frozen=True):
     def make_task(
         self, question: str, history: tuple[Exchange, ...], accepts: Callable[[Attachment], bool] = lambda file: True
     ) -> Task:
-        """Return the task with these files: images and PDF files as attachments, text files as text.
-
-        Files of the history come first: those that the models accept, the newest that a request has room for.
-        """
+        """Return the task with these files: images and PDF files as attachments, text files as text. Files of the
+        history come first: those that the models accept, the newest that a request has room for."""
         files = [*dict.fromkeys(self.attachments)]
         room = MAX_BYTES - sum(each.size for each in files)
         for each in reversed([file for turn in history for file in turn.attachments]):
@@ -152,9 +150,7 @@ async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
 
 def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:
     """Return the bytes of the files that a request refers to, by digest: of the question's (`known`) and of results.
-
-    Raises `JournalError` if one is missing.
-    """
+    Raises `JournalError` if one is missing."""
     found: dict[str, bytes] = {}
     for digest in find_references(body):
         content = known.get(digest) or artifacts.find_content(digest)

@@ -63,10 +63,8 @@ class SourcesGuard(Guard):
         return False
 
     def learn_before(self, key: str) -> None:
-        """Add the results of the effect before this one, without made-up values that an error repeats.
-
-        Results about tools are no sources: a search for tools, and the error for a call that fits no tool.
-        """
+        """Add the results of the effect before this one, without made-up values that an error repeats. Results about
+        tools are no sources: a search for tools, and the error for a call that fits no tool."""
         for entry, result in self._act.close(key):
             call = entry.asked
             if call.tool == self._context.search or result.trouble in ("unknown_tool", "bad_input"):

@@ -350,9 +350,7 @@ class _Share:
 
     def find_room(self, left: float, prompt: float, price: float) -> float:
         """Return the output tokens that `left` has room for, if a prompt takes `prompt` and an output token `price`.
-
-        Half is kept for the call in reserve, whose prompt will hold this reply as well.
-        """
+        Half is kept for the call in reserve, whose prompt will hold this reply as well."""
         whole = left - prompt
         if price <= 0:
             return math.inf if whole >= 0 else 0.0

@@ -60,10 +60,8 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
 
 
 def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
-    """Return the plan that a recorded run used or was about to use, with the evidence found for its steps.
-
-    Steps that failed or were not run have no evidence. Raises `ConfigError` if the run has no plan.
-    """
+    """Return the plan that a recorded run used or was about to use, with the evidence found for its steps. Steps that
+    failed or were not run have no evidence. Raises `ConfigError` if the run has no plan."""
     context, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     is_numbered = isinstance(loop, LLMCompiler)
     plan = _numbered_plan(timeline, context) if is_numbered else _last_plan(planning(loop), timeline, context)
@@ -89,10 +87,8 @@ def written(plan: Plan) -> str:
 
 
 def with_kept(plan: Plan, before: Plan) -> Plan:
-    """Copy evidence of an earlier plan into each step that is unchanged and whose needs are unchanged.
-
-    Evidence that the plan already holds stays.
-    """
+    """Copy evidence of an earlier plan into each step that is unchanged and whose needs are unchanged. Evidence that
+    the plan already holds stays."""
     old = {step.id: step for step in before.calls}
     kept: dict[str, str] = {}
     for step in plan.calls:

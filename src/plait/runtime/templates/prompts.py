@@ -123,9 +123,7 @@ class PromptBook:
 
     def warn_of_unused(self, options: Mapping[str, Any]) -> None:
         """Warn of a user's template that another value of an option needs, if the one that is used is not the user's.
-
-        `options` are the loop's options by name.
-        """
+        `options` are the loop's options by name."""
         own = {Path(file).stem for file in self.own}
         templates = [text for file, text in self.own.items() if file.endswith(".j2")]
         for option, prompts in _PROMPTS_OF_OPTIONS.items():
