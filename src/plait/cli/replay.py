@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -13,9 +12,8 @@ from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import find_agent, make_recorded_agent
 from plait.cli.commands import exit_with
-from plait.cli.main import CANCELLED, CRASHED
+from plait.cli.main import CRASHED
 from plait.cli.output import as_json, clean_text, print_json, print_table
-from plait.cli.process import cancellable, stdout_to_stderr
 from plait.cli.resume import find_run_and_agent
 from plait.cli.run_output import CODES
 from plait.core.errors import ConfigError, ReplayDiffers
@@ -158,22 +156,14 @@ def _run_again(
     **wanted: Any,
 ) -> NoReturn:
     """Ask the questions of runs again, print the comparison and what changed, and exit."""
-    from plait.cli.compare import CONTINUE, ComparisonProgress
+    from plait.cli.compare import wait_for_comparison
     from plait.lab import report
     from plait.lab.regression import RECORDED, run_again
 
-    progress = ComparisonProgress(sys.stderr, quiet=quiet)
-    work = run_again({name: agent}, rows, journal.store, texts=texts, journal=journal.place, tell=progress, **wanted)
-    done = None
-    try:
-        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
-            done = loop.run_until_complete(task)
-    finally:
-        progress.close()
-    if done is None:
-        click.echo(f"Cancelled. {CONTINUE}", err=True)
-        exit_with(CANCELLED)
-    comparison, changes = done
+    wanted |= {"texts": texts, "journal": journal.place}
+    comparison, changes = wait_for_comparison(
+        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, **wanted), quiet=quiet
+    )
     if left := len(rows) - len(comparison.suite.tasks):
         click.echo(f"{format_count(left, 'run')} left out: files, a conversation, or no end.", err=True)
     if as_object:

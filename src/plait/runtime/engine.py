@@ -99,7 +99,7 @@ class Engine:
         self.parent = parent
         """The run whose tool performs this one."""
         seconds = None if run_spec.replay else run_spec.agent.limits.seconds
-        self.clock = RunClock(seconds, past.seconds, parent and parent.clock)
+        self.clock: RunClock = RunClock(seconds, past.seconds, parent.clock if parent is not None else None)
         self.tally = Tally(past.spent, past.children)
         if parent is not None:
             parent.tally.children[log.run] = self.tally

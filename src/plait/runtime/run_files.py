@@ -59,18 +59,22 @@ class RunFile(Struct, frozen=True):
         return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
 
 
+def list_shown(timeline: Timeline) -> list[tuple[str, str, dict[str, str], bytes | None]]:
+    """Return the tool and key of each call and each piece of code, the artifacts that it shows (what they are in words,
+    by id), and the bytes in its row."""
+    made = [
+        (call.call.tool, call.key, find_artifacts((call.seen or seen).value), call.artifacts)
+        for call, seen in timeline.results
+    ]
+    code = [(CODE, each.key, {at.id: at.about for at in each.ran.made}, each.artifacts) for each in timeline.code]
+    return made + code
+
+
 def read_files(timeline: Timeline) -> list[RunFile]:
     """Return the files of a run's own calls and code. Those of a result that a guard or the user withheld stay
     inside."""
     found: list[RunFile] = []
-    made: list[tuple[str, str, dict[str, str], bytes | None]] = [
-        (call.call.tool, call.key, find_artifacts((call.seen or seen).value), call.artifacts)
-        for call, seen in timeline.results
-        if call.artifacts
-    ]
-    for code in timeline.code:
-        made.append((CODE, code.key, {each.id: each.about for each in code.ran.made}, code.artifacts))
-    for tool, key, shown, artifacts in made:
+    for tool, key, shown, artifacts in list_shown(timeline):
         with suppress(msgspec.MsgspecError):  # damaged, or of a foreign journal
             stored = msgspec.msgpack.decode(artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
             for id in filter(shown.__contains__, stored):
