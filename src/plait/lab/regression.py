@@ -24,6 +24,7 @@ from plait.lab.results import make_result
 from plait.lab.run_comparison import acompare
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
+from plait.runtime.calls.recorded_tools import repeat_result
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools import Tool
 from plait.tools.input_json import to_json
@@ -115,9 +116,12 @@ async def run_again(
         for run in asked:
             for call, observation in (await read_timeline(store, run, bodies=False)).results:
                 recorded.setdefault(call.call.tool, []).append((call.call.input, observation))
-        for name, agent in agents.items():
-            tools = [each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset]
-            agents = {**agents, name: agent.using(tools=tools)}
+        agents = {
+            name: agent.using(
+                tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset]
+            )
+            for name, agent in agents.items()
+        }
     made = await acompare(suite, agents=agents, **options)
     judge = load_grader(grader, journal=made.journal)
     before = []
@@ -161,9 +165,7 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
         key = _digest_input({**dict(zip(names, given, strict=False)), **kwargs})
         if (observation := results.get(key)) is None:
             raise ToolError(f"{tool.name} was not called: it has effects, and no recorded run made this call.")
-        if not observation.ok:
-            raise ToolError(observation.text)
-        return observation.value
+        return repeat_result(observation)
 
     @wraps(tool.function)
     async def answer_later(*args: Any, **kwargs: Any) -> Any:

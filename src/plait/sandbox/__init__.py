@@ -50,17 +50,17 @@ _refused: dict[str, str] = {}  # by name: why a session could not be opened
 def sandbox(name: str = AUTO) -> Sandbox:
     """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages. Raises
     `ConfigError` for another name, and for a package that is not installed."""
-    name, colon, packages = (default_sandbox()[0] if name == AUTO else name).partition(":")
-    if name == "monty" and not colon:
+    name = default_sandbox()[0] if name == AUTO else name
+    if name == "monty":
         from plait.sandbox.monty import MontySandbox
 
         return MontySandbox()
-    if name == "process":
+    if name.partition(":")[0] == "process":
         from plait.sandbox.process import Process
 
-        return Process([each.strip() for each in packages.split(",")] if packages else ())
+        return Process(packages_of(name))
     hint = f"There are: {AUTO}, {', '.join(BACKENDS)}; process:pandas,numpy also has installed packages."
-    raise ConfigError(f"There is no sandbox {name + colon + packages!r}.", hint=hint)
+    raise ConfigError(f"There is no sandbox {name!r}.", hint=hint)
 
 
 def name_of(chosen: str | Sandbox) -> str:
