@@ -43,10 +43,8 @@ TABLES = {
 @cache
 def agent_types() -> tuple[type[Struct], type[Struct]]:
     """Return the types of the tables `[run]`, with the keys that the options of an agent declare, and `[agents.NAME]`.
-
     `agent` names one in Python, `module:agent`, which the other keys change. An agent of `plait serve` also has a
-    `description`, which is shown to clients; with `thoughts` they also receive its thoughts and actions.
-    """
+    `description`, which is shown to clients; with `thoughts` they also receive its thoughts and actions."""
     keys = [(key, each.file_type | None, None) for key, each in agent_options().items()]
     run = defstruct("RunTable", keys, frozen=True, forbid_unknown_fields=True)
     more = [("agent", str | None, None), ("description", str, ""), ("thoughts", bool, False)]

@@ -240,10 +240,8 @@ def check_one_format(**given: bool) -> None:
 
 def journal_path(given: str | None, table: Mapping[str, Any] | None = None) -> str | None:
     """Return the journal that the option, the environment or a table of plait.toml (None: `[run]`) names; None for the
-    default one.
-
-    Raises `ConfigError` if its folder does not exist: only the folder of the default journal is created.
-    """
+    default one. Raises `ConfigError` if its folder does not exist: only the folder of the default journal is
+    created."""
     named = given or os.environ.get("PLAIT_JOURNAL")
     if not named:
         from plait.config import load

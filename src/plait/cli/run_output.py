@@ -60,10 +60,8 @@ class SilentView:
 
 
 class LineView(SilentView):
-    """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented.
-
-    So no output of a tool looks like a line of Plait. `limit`: characters shown of an observation, None for all.
-    """
+    """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented. So no output of a tool looks
+    like a line of Plait. `limit`: characters shown of an observation, None for all."""
 
     def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
         self._out = out

@@ -94,12 +94,9 @@ def clean_drawn(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """Return at most `limit` characters of `text`, and how many were removed (0: none).
-
-    Two thirds of the room go to the head and the rest to the tail, where results and errors tend to be. A line between
-    them gives the number of missing characters. A limit too small for that line keeps only the head. Raises ValueError
-    for a negative limit.
-    """
+    """Return at most `limit` characters of `text`, and how many were removed (0: none). Two thirds of the room go to
+    the head and the rest to the tail, where results and errors tend to be. A line between them gives the number of
+    missing characters. A limit too small for that line keeps only the head. Raises ValueError for a negative limit."""
     if limit < 0:
         raise ValueError(f"A limit of {limit} characters can't be kept; give 0 or more.")
     if len(text) <= limit:

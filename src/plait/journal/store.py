@@ -186,11 +186,9 @@ class Store(Protocol):
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:
-        """Return the turns of a conversation in the order they began, the last `limit` of them.
-
-        `before`: those that began before that run (a fork's: before the run it comes from). A fork is no turn: it is
-        another course of one. An unknown session has none, and so has a store that is not there.
-        """
+        """Return the turns of a conversation in the order they began, the last `limit` of them. `before`: those that
+        began before that run (a fork's: before the run it comes from). A fork is no turn: it is another course of one.
+        An unknown session has none, and so has a store that is not there."""
         ...
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:

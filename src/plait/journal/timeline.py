@@ -250,11 +250,9 @@ class Timeline:
                 yield "ended", other
 
     def _change_result(self, key: str, decision: Decision) -> None:
-        """Keep the result of a call as a guard left it: so the loop received it.
-
-        A remark on it, or an error that it came to be, is its result for readers too. What a hook put in its place is
-        not: they see what the tool returned.
-        """
+        """Keep the result of a call as a guard left it: so the loop received it. A remark on it, or an error that it
+        came to be, is its result for readers too. What a hook put in its place is not: they see what the tool
+        returned."""
         call = self._tool_calls.get(key)
         if call is None or call.observation is None:
             return

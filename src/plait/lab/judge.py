@@ -37,10 +37,8 @@ def make_judge(
     model: str | Model, *, template: str | Path | None = None, journal: str | Path | Literal[False] | None = None
 ) -> Grader:
     """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
-
     Raises `ConfigError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
-    `ModelError`, and gives no grade, if the model cannot be asked.
-    """
+    `ModelError`, and gives no grade, if the model cannot be asked."""
     prompts = _load_template(template)
     asked = resolve(model, config.load().models) if isinstance(model, str) else model  # once for all its runs
 

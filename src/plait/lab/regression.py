@@ -35,9 +35,7 @@ RECORDED = "recorded"
 
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether an agent would send the requests of a recorded run. `step` is the first step that differs, 0 for none.
-
-    `problem` says what differs, or why the run cannot be replayed with this agent.
-    """
+    `problem` says what differs, or why the run cannot be replayed with this agent."""
 
     run: str
     question: str

@@ -92,11 +92,9 @@ def suite_names() -> list[str]:
 
 
 def load_tasks(argument: str) -> Suite:
-    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `ConfigError` with the line and the problem.
-
-    If a task names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other
-    fields are ignored, except one that looks like a misspelt field of a task.
-    """
+    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `ConfigError` with the line and the problem. If a task
+    names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other fields
+    are ignored, except one that looks like a misspelt field of a task."""
     name, _ = parse_options(argument, (), "of a file")
     path = find_file(name)
     entries = read_records(path)

@@ -73,10 +73,8 @@ class WrittenFiles(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The good runs of a journal as lines of chat: iterate over them, or write them to files.
-
-    `runs_left_out` counts skipped runs by reason. Each pass reads the journal again.
-    """
+    """The good runs of a journal as lines of chat: iterate over them, or write them to files. `runs_left_out` counts
+    skipped runs by reason. Each pass reads the journal again."""
 
     journal: Journal
     runs: tuple[GoodRun, ...]

@@ -70,9 +70,7 @@ class LabelGuard:
 
 class Escape:
     """The escape of one run. `labels` are those of the prompts in use, `tokens` the models'. `tools` may be called.
-
-    `syntaxes` put backslashes into the syntax of the loop's readers.
-    """
+    `syntaxes` put backslashes into the syntax of the loop's readers."""
 
     def __init__(
         self,

@@ -50,11 +50,8 @@ class Unreadable(Exception):
 
 
 class Codec(ABC, Generic[R]):
-    """A format of replies in all directions, made from one description of it.
-
-    `R` is what a reply reads as: a turn, a plan, a decision. `n` counts turns from 1, for formats that number them.
-    `tools` are those that may be called.
-    """
+    """A format of replies in all directions, made from one description of it. `R` is what a reply reads as: a turn, a
+    plan, a decision. `n` counts turns from 1, for formats that number them. `tools` are those that may be called."""
 
     name: ClassVar[str] = ""
     stream_kind: ClassVar[type[Stream[Any]]]

@@ -191,10 +191,8 @@ def check_plan(
 
 def write_plan(plan: Plan) -> str:
     """Return the canonical text of a plan, without evidence; `read_plan` reads the same steps back, with no remarks.
-
     Numbers and booleans are written as JSON and so read back as text. A step's purpose is written on one line; a step
-    that is only a thought is dropped if it has none. Raises ValueError as `write_step` does.
-    """
+    that is only a thought is dropped if it has none. Raises ValueError as `write_step` does."""
     lines: list[str] = []
     thought_only = False
     for step in plan.steps:

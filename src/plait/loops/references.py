@@ -44,11 +44,9 @@ class References(Struct, frozen=True):
         return tuple(dict.fromkeys(self._id(match) for text in texts_in(value) for match in self._find(text)))
 
     def meant(self, value: JSON, steps: Collection[str], question: str = "") -> tuple[str, ...]:
-        """Return the ids in a value that are references rather than amounts.
-
-        `steps` are the ids that can be referenced. A reference to any other id is an error in the plan. `question` is
-        the user's: an amount in it is also an amount in the plan.
-        """
+        """Return the ids in a value that are references rather than amounts. `steps` are the ids that can be
+        referenced. A reference to any other id is an error in the plan. `question` is the user's: an amount in it is
+        also an amount in the plan."""
         return tuple(
             dict.fromkeys(
                 id

@@ -32,11 +32,9 @@ ROUNDED = 3
 
 
 def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
-    """Say whether `value`, written with so many decimals, follows from the numbers.
-
-    It is the sum, difference, product or quotient of two of them, the sum of three or four, or a percentage less or
-    more than a hundred percent (20 percent off: 0.8 and 80).
-    """
+    """Say whether `value`, written with so many decimals, follows from the numbers. It is the sum, difference, product
+    or quotient of two of them, the sum of three or four, or a percentage less or more than a hundred percent (20
+    percent off: 0.8 and 80)."""
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False

@@ -28,10 +28,8 @@ LONG = 0.05
 
 
 class FoundEntry(Struct, frozen=True):
-    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
-
-    `asked`, `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result.
-    """
+    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent. `asked`,
+    `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result."""
 
     asked: Any = UNSET
     made: Any = UNSET

@@ -63,9 +63,7 @@ class MemoryFile(io.BytesIO):
 
 class MemoryFiles:
     """The files that code can open: `data` of packages by their path, and `made`, those that it has made by their name.
-
-    `new` are the names of those that have not left the worker.
-    """
+    `new` are the names of those that have not left the worker."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}

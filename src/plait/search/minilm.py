@@ -34,10 +34,8 @@ BATCH = 1024
 
 
 class LocalEmbedder:
-    """all-MiniLM-L6-v2. The first call loads it (0.3 seconds, 120 MB). Any thread may use it.
-
-    Raises `ModelMissing` if a file is missing or is not the published one.
-    """
+    """all-MiniLM-L6-v2. The first call loads it (0.3 seconds, 120 MB). Any thread may use it. Raises `ModelMissing` if
+    a file is missing or is not the published one."""
 
     name = f"all-MiniLM-L6-v2:{WEIGHTS[:16]}:2"
     dim = 384

@@ -212,11 +212,8 @@ class ChatCompletion:
 
 
 class CompletionStream(Response):
-    """The response of a stream. If the client goes away, the run is cancelled.
-
-    Starlette's `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and
-    ends it with an empty message.
-    """
+    """The response of a stream. If the client goes away, the run is cancelled. Starlette's `StreamingResponse` would
+    take a tenth more CPU time per run: it has a task group for each response, and ends it with an empty message."""
 
     def __init__(self, active: ActiveRun, parts: AsyncIterator[tuple[bytes, bool]], headers: Mapping[str, str]) -> None:
         super().__init__(headers={**headers, "content-type": "text/event-stream", "x-accel-buffering": "no"})

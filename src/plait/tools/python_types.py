@@ -43,11 +43,8 @@ def _take_repaired(value: Any, *, strict: bool) -> Any:
 
 
 class PythonType(msgspec.Struct, frozen=True):
-    """The type of a parameter.
-
-    `is_exact`: the schema says all that a value must be. `validate(value, strict=...)` returns the Python value of a
-    value from JSON, or raises the `ValidationError` of pydantic or msgspec.
-    """
+    """The type of a parameter. `is_exact`: the schema says all that a value must be. `validate(value, strict=...)`
+    returns the Python value of a value from JSON, or raises the `ValidationError` of pydantic or msgspec."""
 
     schema: Any
     is_exact: bool = True

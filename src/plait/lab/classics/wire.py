@@ -42,9 +42,7 @@ class MessagePart(Struct, frozen=True):
 
 class SentRequest(Struct, frozen=True):
     """A request. `number` counts from 1, `attempt` too; `other` are the body's other fields, such as temperature.
-
-    `messages_before` and `letters_before` are the whole messages and the characters that were sent before.
-    """
+    `messages_before` and `letters_before` are the whole messages and the characters that were sent before."""
 
     number: int
     step: int
@@ -61,10 +59,8 @@ class SentRequest(Struct, frozen=True):
 
 
 class ReceivedResponse(Struct, frozen=True):
-    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error.
-
-    `usage` has its tokens, None if it took none.
-    """
+    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error. `usage` has
+    its tokens, None if it took none."""
 
     status: int
     seconds: float

@@ -128,11 +128,9 @@ def score_contains(task: SuiteTask, answer: Any) -> Grade:
 
 
 async def grade_calls(task: SuiteTask, run: Run) -> Grade:
-    """Grade a run by its tool calls: every gold tool was called and gave a result, however the run ended.
-
-    The score and the measure `recall` are the share of gold tools that were called; `precision` is the share of called
-    tools that are gold.
-    """
+    """Grade a run by its tool calls: every gold tool was called and gave a result, however the run ended. The score and
+    the measure `recall` are the share of gold tools that were called; `precision` is the share of called tools that are
+    gold."""
     gold = {str(name) for name in list_golds(task.answer) if name}
     if not gold:
         raise ConfigError(f"The task {task.id!r} names no tool to call.", hint="Its answer is a list of tools' names.")

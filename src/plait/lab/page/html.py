@@ -48,12 +48,9 @@ OUTCOMES = {
 
 
 def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX_BYTES) -> str:
-    """Render the comparison as one HTML file, with the same bytes for the same comparison.
-
-    `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
-    until the page has at most `most` bytes; the rest of the page, about 1 MB, is always there. Raises `ConfigError`
-    without the extra `report`.
-    """
+    """Render the comparison as one HTML file, with the same bytes for the same comparison. `record` reads a run's
+    events by its id, None if it cannot. Records are left out, those of right answers first, until the page has at most
+    `most` bytes; the rest of the page, about 1 MB, is always there. Raises `ConfigError` without the extra `report`."""
     parts = _page_parts(comparison, drawing_script())
     bare = _fill_template(comparison, parts, {}, {each.run: IN_PAGE for each in comparison.results})
     # Each record is an element of its own, which takes at most 80 bytes.

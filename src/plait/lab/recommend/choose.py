@@ -283,11 +283,9 @@ def _number(value: object) -> bool:
 
 
 def probability_of_share(successes: int, n: int, at_least: float) -> float:
-    """Return the probability that the true share is at least `at_least`, after `successes` in `n` tries.
-
-    If every share from 0 to 1 is equally likely before, the share after k successes in n tries has a Beta distribution,
-    whose tail is binomial: P(share >= x | k of n) = P(Binomial(n + 1, x) <= k). The smaller side is summed.
-    """
+    """Return the probability that the true share is at least `at_least`, after `successes` in `n` tries. If every share
+    from 0 to 1 is equally likely before, the share after k successes in n tries has a Beta distribution, whose tail is
+    binomial: P(share >= x | k of n) = P(Binomial(n + 1, x) <= k). The smaller side is summed."""
     if at_least <= 0 or at_least >= 1:
         return float(at_least <= 0)
     if successes < (n + 1) * at_least:

@@ -70,11 +70,8 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredRows(Struct, frozen=True, kw_only=True):
-    """A comparison's rows, and their source.
-
-    `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the rows as JSON with sorted
-    keys: it identifies the rows of a recommendation.
-    """
+    """A comparison's rows, and their source. `name` is the comparison's, or the file's if it has none. `digest` is the
+    SHA-256 of the rows as JSON with sorted keys: it identifies the rows of a recommendation."""
 
     name: str
     rows: tuple[MeasuredLoop, ...]

@@ -39,10 +39,8 @@ _UNITS = re.compile(
 
 
 class FoundDate(NamedTuple):
-    """A date in a text: where it begins and ends, the days it may mean, whether its year is given.
-
-    `weak`: it may not be a date, because 14/7 can also be a high and a low.
-    """
+    """A date in a text: where it begins and ends, the days it may mean, whether its year is given. `weak`: it may not
+    be a date, because 14/7 can also be a high and a low."""
 
     start: int
     end: int

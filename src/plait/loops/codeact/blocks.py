@@ -97,10 +97,8 @@ def plain_code(text: str, remarks: list[Remark]) -> str:
 
 
 class Ahead:
-    """Finds the next label and the next fence of a text, from left to right in one pass.
-
-    Only fences that open a block count: on a line of its own, or behind other text with a language's word.
-    """
+    """Finds the next label and the next fence of a text, from left to right in one pass. Only fences that open a block
+    count: on a line of its own, or behind other text with a language's word."""
 
     def __init__(self, text: str) -> None:
         self._text = text

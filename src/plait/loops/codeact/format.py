@@ -31,11 +31,8 @@ _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
 
 class CodeStream(LabelStream[Turn]):
-    """A turn that streams in. Its parts are shown without labels and fences, code in whole lines.
-
-    A line that may hold a fence is held back until it ends. Code without a fence is shown at the end of the reply, if
-    it is read as code.
-    """
+    """A turn that streams in. Its parts are shown without labels and fences, code in whole lines. A line that may hold
+    a fence is held back until it ends. Code without a fence is shown at the end of the reply, if it is read as code."""
 
     def __init__(self, codec: Codec[Turn], n: int, tools: Sequence[ToolSpec]) -> None:
         super().__init__(codec, n, tools, WORDS)

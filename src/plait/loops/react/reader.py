@@ -173,10 +173,8 @@ class _TurnReader(Struct, frozen=True):
 
     def _find_unlabelled(self, upto: int, *, followed: bool, invented: bool = False) -> _Found | None:
         """Find a call without the label `Action:`, in any notation that models know, before the index `upto`.
-
         `followed`: an answer or an action follows, so the call must begin a line, or an invented result must follow it.
-        With `invented`, an invented result must follow. Raises `Unreadable` for a broken call of a known tool.
-        """
+        With `invented`, an invented result must follow. Raises `Unreadable` for a broken call of a known tool."""
         head = self.body.text[:upto]
         if not _MAYBE_CALL.search(head) or (invented and not brings_result(head)):
             return None

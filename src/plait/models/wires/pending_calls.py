@@ -47,11 +47,8 @@ def read_call(given: Mapping[str, Any]) -> tuple[str, str, Any]:
 
 
 class PendingCall:
-    """A tool call whose arguments are still arriving. `value` is its input if it came as JSON, not as text.
-
-    `group` is the number of the whole message that states the call; 0 if it came in pieces, `OLDER` if in their older
-    form.
-    """
+    """A tool call whose arguments are still arriving. `value` is its input if it came as JSON, not as text. `group` is
+    the number of the whole message that states the call; 0 if it came in pieces, `OLDER` if in their older form."""
 
     def __init__(self, index: Any, group: int) -> None:
         self.index, self.group = index, group

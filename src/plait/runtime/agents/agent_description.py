@@ -249,11 +249,9 @@ def change_loop_and_models(
     model: str | Model | None = None,
     models: Mapping[str, str | Model] = {},
 ) -> dict[str, Any]:
-    """Return the fields of an agent that change with another loop, other options of its loop, or other models.
-
-    Options stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps
-    those of the phases that it has. Raises `ConfigError`.
-    """
+    """Return the fields of an agent that change with another loop, other options of its loop, or other models. Options
+    stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps those of
+    the phases that it has. Raises `ConfigError`."""
     if not (loop or options or model or models):
         return {}
     changed: dict[str, Any] = {}

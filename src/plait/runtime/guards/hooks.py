@@ -43,11 +43,8 @@ _SUBJECTS: dict[str, str] = {
 
 @dataclass
 class HookedRun:
-    """What the hook guards of one run share.
-
-    `make_context` makes the context of a method, `with_own_name` gives a call the tool's own name, where the loop needs
-    another one. `is_near` says whether a limit is near.
-    """
+    """What the hook guards of one run share. `make_context` makes the context of a method, `with_own_name` gives a call
+    the tool's own name, where the loop needs another one. `is_near` says whether a limit is near."""
 
     make_context: Callable[[Entry], Context[Any]]
     with_own_name: Callable[[Call], Call] = lambda call: call

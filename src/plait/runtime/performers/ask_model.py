@@ -102,10 +102,8 @@ class AskModel(BasePerformer):
 
     async def ask_for_tool(self, call: Entry, think: Think, phases: Phases, counts: Counter[str]) -> Reply:
         """Return a model's reply to a question of a tool call. `counts` counts the requests of this call, by digest.
-
         The same request of the same call has the recorded reply. Raises `LimitNear`, `LimitReached`, `ModelError`,
-        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it.
-        """
+        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it."""
         engine = self.engine
         think = without_special_tokens(think, engine.run_spec.data_tokens)
         digest = engine.journal.digest([phases.spec(think.phase), to_builtins(think, enc_hook=repr)])
