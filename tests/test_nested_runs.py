@@ -11,14 +11,13 @@ import pytest
 
 from journal_rows import ask, begin, start_child
 from plait.cli.costs import tree_cost_row
-from plait.cli.replay import list_descendants
 from plait.cli.tree import show_tree
 from plait.core import Call
 from plait.core.errors import ConfigError
 from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.records import ParentCall, RunHead
 from plait.journal.sqlite.store import SqliteStore
-from plait.journal.store import Journal, read_timeline
+from plait.journal.store import Journal, list_descendants, read_timeline, wait_for
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
 from plait.runtime.guard import Entry, Guard, StartChild
 from plait.runtime.recorded_work import recall_work
@@ -98,7 +97,7 @@ async def test_deeply_nested_runs_are_deleted_together() -> None:
 def test_deeply_nested_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal(":memory:")
     asyncio.run(nest(journal.store))  # type: ignore[arg-type]
-    assert len(list_descendants(journal, "r0-")) == DEPTH - 1
+    assert len(wait_for(list_descendants(journal.store, "r0-"))) == DEPTH - 1
     assert tree_cost_row(journal.run("r0-"), journal).runs == ("r0-",)
     show_tree(journal.run("r0-"), journal, as_object=False)
     with pytest.raises(ConfigError, match="More than 100 runs are nested"):

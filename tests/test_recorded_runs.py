@@ -254,3 +254,47 @@ def test_costs_by_user_as_a_table(plait: Shell) -> None:
     assert plait("costs", "--by", "user", "--last", "2").code == 2
     filtered = plait("costs", "--last", "5", "--user", "ada", "--csv")
     assert filtered.code == 0 and len(filtered.out.splitlines()) == 2
+
+
+AGENT = """
+import os, plait
+
+@plait.tool
+def refund(order: int, reason: str = "") -> dict:
+    "Refund an order."
+    with open("effects.txt", "a") as file:
+        file.write(f"{order} ")
+    if order == 8:
+        raise plait.ToolError("no such order")
+    return {"order": order}
+
+def answer(think):
+    seen = think.messages[-1].content
+    if isinstance(seen, str) and "Refund" in seen:
+        order = int(seen.split()[-1]) + int(os.environ.get("MORE", 0))
+        return {"calls": [{"name": "refund", "input": {"order": order}}]}
+    return {"answer": str(seen)}
+
+agent = plait.Agent("tool_calling", name="support", tools=[refund], approve="never", model=plait.Scripted(answer),
+                    instructions=os.environ.get("SAID", ""))
+"""
+
+
+def test_recorded_runs_are_checked_and_asked_again_without_their_effects(plait: Shell) -> None:
+    (plait.folder / "support.py").write_text(AGENT)
+    asked = [plait("run", f"Refund {order}", "-a", "support.py:agent", "--json").object["run"] for order in (7, 8)]
+    replay = ["replay", "-a", "support.py:agent"]
+    same = plait(*replay, "--last", "5")
+    assert same.code == 0 and same.out.count("the same (2)") == 2
+    changed = plait(*replay, "--last", "5", env={"SAID": "Be brief."})
+    assert changed.code == 1 and changed.out.count("differs from its record at step 1") == 2
+    again = plait(*replay, "--last", "5", "--run", "--json")
+    changes = {each["run"]: each for each in json.loads(again.out)["changes"]}
+    assert again.code == 0 and changes.keys() == {*asked}
+    assert all(each["answers"][0] == each["answers"][1] for each in changes.values())
+    assert changes[asked[1]]["calls"] == [["refund({'order': 8, 'reason': ''})"]] * 2
+    other = plait(*replay, asked[0], "--run", env={"MORE": "5", "SAID": "a"})
+    assert other.code == 1 and "refund was not called: it has effects" in other.out
+    assert (plait.folder / "effects.txt").read_text() == "7 8 "
+    plait(*replay, asked[0], "--run", "--effects", env={"MORE": "5", "SAID": "b"})
+    assert (plait.folder / "effects.txt").read_text() == "7 8 12 "

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -53,9 +53,6 @@ from plait.runtime.runs import Replayed
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -144,10 +141,8 @@ class Agent(AgentPlans[DepsT, OutputT]):
         `PlaitError` is raised only for a wrong description (an unknown model, a journal that cannot be written). Ctrl-C
         cancels the run, keeps its record and raises KeyboardInterrupt.
         """
-        work = self.arun(
-            question, deps=deps, session=session, on_event=on_event, on_wait=on_wait, history=history, now=now, **about
-        )
-        return run_blocking(work)
+        more: dict[str, Any] = {"history": history, "now": now, "on_event": on_event, **about}
+        return run_blocking(self.arun(question, deps=deps, session=session, on_wait=on_wait, **more))
 
     async def arun(
         self,
@@ -296,9 +291,8 @@ class Agent(AgentPlans[DepsT, OutputT]):
         on_wait: OnWait | None = None,
     ) -> EventStream:
         """Resume a run, and return its events from there. See `resume` and `stream`; a run that is over has none."""
-        return EventStream(
-            partial(self.aresume, run, answer, question=question, deps=deps, force=force, on_wait=on_wait)
-        )
+        more: dict[str, Any] = {"question": question, "deps": deps, "force": force, "on_wait": on_wait}
+        return EventStream(partial(self.aresume, run, answer, **more))
 
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.

@@ -43,10 +43,8 @@ TABLES = {
 @cache
 def agent_types() -> tuple[type[Struct], type[Struct]]:
     """Return the types of the tables `[run]`, with the keys that the options of an agent declare, and `[agents.NAME]`.
-
     `agent` names one in Python, `module:agent`, which the other keys change. An agent of `plait serve` also has a
-    `description`, which is shown to clients; with `thoughts` they also receive its thoughts and actions.
-    """
+    `description`, which is shown to clients; with `thoughts` they also receive its thoughts and actions."""
     keys = [(key, each.file_type | None, None) for key, each in agent_options().items()]
     run = defstruct("RunTable", keys, frozen=True, forbid_unknown_fields=True)
     more = [("agent", str | None, None), ("description", str, ""), ("thoughts", bool, False)]
@@ -152,16 +150,12 @@ def load(path: Path | None = None) -> Config:
     content = _content(place)
     near = _read(place, content, own_content)
     if near.journal.redact != found.journal.redact:
-        raise ConfigError(
-            f"{place}, table [journal]: redact runs code for every text of yours.",
-            hint=f"Only your own configuration may set it: {own}.",
-        )
+        hint = f"Only your own configuration may set it: {own}."
+        raise ConfigError(f"{place}, table [journal]: redact runs code for every text of yours.", hint=hint)
     is_named = named is not None or is_trusted(place, content)
     if not is_named and (reasons := list(risks(_parsed(place, content), found.raw, place.absolute().parent))):
-        raise ConfigError(
-            f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.",
-            hint="Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE.",
-        )
+        hint = "Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE."
+        raise ConfigError(f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.", hint=hint)
     return near
 
 
@@ -214,10 +208,8 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
     raw = dict(data)
     for table in data:
         if table not in TABLES:
-            raise ConfigError(
-                f"{place} has a table [{table}], which is not known.",
-                hint=f"Known are: {', '.join(sorted(TABLES))}.",
-            )
+            hint = f"Known are: {', '.join(sorted(TABLES))}."
+            raise ConfigError(f"{place} has a table [{table}], which is not known.", hint=hint)
     run = data.pop("run", {})
     _table(run, agent_types()[0], "run", place, agent_options())
     serve = _table(

@@ -76,7 +76,8 @@ def list_extras() -> list[Extra]:
         package, _, marker = line.partition(";")
         extra = marker.partition("extra ==")[2].strip().strip("\"'")
         if extra and extra != "dev":
-            requirements.setdefault(extra, []).append(_package_name(package))
+            end = next((at for at, letter in enumerate(package) if not (letter.isalnum() or letter in "-_.")), None)
+            requirements.setdefault(extra, []).append(package[:end])
     return [
         Extra(name, tuple(each for each in packages if _distribution(each) is None))
         for name, packages in requirements.items()
@@ -102,8 +103,3 @@ def _distribution(name: str = "plait") -> Distribution | None:
         return distribution(name)
     except PackageNotFoundError:
         return None
-
-
-def _package_name(requirement: str) -> str:
-    end = next((at for at, letter in enumerate(requirement) if not (letter.isalnum() or letter in "-_.")), None)
-    return requirement[:end]

@@ -23,10 +23,8 @@ HINT = "Name a plait.Agent, or a function without arguments that returns one."
 
 
 def load_agent(word: str) -> Agent[Any]:
-    """Import an agent: `module:agent`, `file.py:agent`, or `file.py` with one agent. A function is called for it.
-
-    An agent without a name gets the word as its name, with a file's whole path. Raises `ConfigError`.
-    """
+    """Import an agent: `module:agent`, `file.py:agent`, or `file.py` with one agent. A function is called for it. An
+    agent without a name gets the word as its name, with a file's whole path. Raises `ConfigError`."""
     found = _find_only_agent(word.strip()) if word.strip().endswith(".py") else load_object(word, "an agent")
     if callable(found) and not isinstance(found, Agent):
         try:

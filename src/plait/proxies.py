@@ -24,10 +24,8 @@ class Proxy(NamedTuple):
 
 @lru_cache(maxsize=256)
 def find_proxy(scheme: str, host: str, port: int) -> Proxy | None:
-    """Return the proxy for an address; None for none, and for this machine.
-
-    A process reads the environment once for each address. aiohttp's own look-up reads it, and .netrc, every time.
-    """
+    """Return the proxy for an address; None for none, and for this machine. A process reads the environment once for
+    each address. aiohttp's own look-up reads it, and .netrc, every time."""
     if is_this_machine(host):
         return None
     from urllib.request import getproxies, proxy_bypass

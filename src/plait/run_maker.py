@@ -122,12 +122,7 @@ class RunMaker:
         return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
 
     async def prepare_resume(
-        self,
-        head: RunHead,
-        timeline: Timeline,
-        on_wait: OnWait | None,
-        deps: Any = None,
-        store: Store | None = None,
+        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any = None, store: Store | None = None
     ) -> RunSpec:
         """Return what a recorded run needs to go on, with the requests that it made. `timeline` is its record, with or
         without bodies. `store` has its files; None for the agent's own."""

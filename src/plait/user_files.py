@@ -76,10 +76,8 @@ def _is_of_journal(info: os.stat_result) -> bool:
 
 
 def refuse_journal(path: str | Path, folder: int | None = None) -> None:
-    """Raise `OSError` if a path leads to a file of a journal, or to where SQLite would look for one.
-
-    `folder` is the descriptor of the folder that the path is relative to.
-    """
+    """Raise `OSError` if a path leads to a file of a journal, or to where SQLite would look for one. `folder` is the
+    descriptor of the folder that the path is relative to."""
     above, name = os.path.split(path)
     with _guard, suppress(FileNotFoundError):
         near = [place for place in _places if name.startswith(os.path.basename(place))]

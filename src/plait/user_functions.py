@@ -36,20 +36,16 @@ def require_plain(function: Callable[..., Any], name: str, hint: str = "Give a p
 
 
 def raise_interrupt(why: KeyboardInterrupt) -> NoReturn:
-    """Raise again what a function raised: in a thread that Ctrl-C never reaches, as a `RuntimeError`.
-
-    There the function itself raised it, as libraries for terminals do, and it must not end the thread's event loop.
-    """
+    """Raise again what a function raised: in a thread that Ctrl-C never reaches, as a `RuntimeError`. There the
+    function itself raised it, as libraries for terminals do, and it must not end the thread's event loop."""
     if threading.current_thread() is threading.main_thread():
         raise why
     raise RuntimeError(f"KeyboardInterrupt: {why}".rstrip(": ")) from why
 
 
 def call_plain(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same.
-
-    See `raise_interrupt` for a `KeyboardInterrupt`.
-    """
+    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same. See
+    `raise_interrupt` for a `KeyboardInterrupt`."""
     try:
         value = function(*arguments, **named)
     except KeyboardInterrupt as why:

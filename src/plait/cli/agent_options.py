@@ -19,12 +19,7 @@ from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
 from plait.models.resolve import add_to_spec
-from plait.models.settings import (
-    NO_SETTINGS,
-    ModelSettings,
-    phases_with_settings,
-    read_agent_settings,
-)
+from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settings, read_agent_settings
 from plait.named_agents import anchor_agent, find_configured_name, load_agent
 from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
@@ -62,24 +57,18 @@ def read_changes(
         settings = {}  # they belong to the file's models
     for phase, each in parse_model_settings(flags.get("model_setting", ())).items():
         settings[phase] = each.over(settings.get(phase, NO_SETTINGS))
-    return GivenOptions(
-        loop,
-        {**own_options, **parse_pairs(flags.get("set", ()))},
-        general or table.get("model"),
-        # A model for all phases from an option or the environment overrides the file's models of single phases.
-        by_phase if general else {**table.get("models", {}), **by_phase},
-        settings,
-        read_values(flags, table, environ),
-    )
+    options = {**own_options, **parse_pairs(flags.get("set", ()))}
+    # A model for all phases from an option or the environment overrides the file's models of single phases.
+    models = by_phase if general else {**table.get("models", {}), **by_phase}
+    values = read_values(flags, table, environ)
+    return GivenOptions(loop, options, general or table.get("model"), models, settings, values)
 
 
 def make_agent(
     flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Agent:
     """Return the agent that the flags describe, or else the environment and a table of `plait.toml` (None: `[run]`).
-
-    Flags may name the agent that they change, by `-a`: see `find_agent`. Raises `ConfigError`.
-    """
+    Flags may name the agent that they change, by `-a`: see `find_agent`. Raises `ConfigError`."""
     if flags.get("journal") is not None and flags.get("no_journal"):
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     if word := flags.get("agent"):
@@ -105,18 +94,14 @@ def find_agent(word: str, flags: Mapping[str, Any] = {}) -> Agent:
         return make_configured_agent(config, word, flags)
     if ":" not in word and not word.endswith(".py"):
         known = f"plait.toml has {', '.join(config.agents)}." if config.agents else "plait.toml has no [agents.NAME]."
-        raise ConfigError(
-            f"There is no agent {word!r}.", hint=f"{known} One in Python is module:agent or file.py:agent."
-        )
+        hint = f"{known} One in Python is module:agent or file.py:agent."
+        raise ConfigError(f"There is no agent {word!r}.", hint=hint)
     return change_agent(load_agent(word), read_changes(flags), flags)
 
 
 def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *, without: str = "") -> Agent:
-    """Return the agent of `[agents.NAME]`, changed by the flags, as if its table had no key `without`.
-
-    One in Python takes nothing from `[run]`, and the environment is for the one agent of a command line. Raises
-    `ConfigError`.
-    """
+    """Return the agent of `[agents.NAME]`, changed by the flags, as if its table had no key `without`. One in Python
+    takes nothing from `[run]`, and the environment is for the one agent of a command line. Raises `ConfigError`."""
     table = {key: value for key, value in config.agents[name].items() if key != without}
     flags = {**flags, "agent": None}
     if (word := table.get("agent")) is None:
@@ -130,9 +115,8 @@ def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *
 def change_agent(agent: Agent, changes: GivenOptions, flags: Mapping[str, Any]) -> Agent:
     """Return an agent in Python with what flags and a table say. Its journal is its own, or else the usual one."""
     fields: dict[str, Any] = make_fields(changes.values, agent)
-    if changes.loop or changes.options or changes.model or changes.models:
-        base = agent.using(loop=agent._loop) if changes.options and agent.loop == AUTO_LOOP else agent
-        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    base = agent.using(loop=agent._loop) if changes.options and agent.loop == AUTO_LOOP else agent
+    fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
     if flags.get("no_journal"):
         fields["journal"] = False
     elif flags.get("journal") is not None or agent.journal is None:
@@ -208,20 +192,15 @@ def make_recorded_agent(
     if replay and not load_tools:
         fields = {**fields_for_replay(head), **fields}
     base = AgentFields(**{**fields_in(head, tools_given=True, load_code=False), **fields})
-    if changes.loop or changes.options or changes.model or changes.models:
-        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
     fields = {**make_fields(changes.values, base), **fields}
-    return add_settings(
-        Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields),
-        changes.settings,
-    )
+    agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields)
+    return add_settings(agent, changes.settings)
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:
-    """Return the loops of a list of words, with the options of --set; each of several takes those that it has.
-
-    Raises `ConfigError`.
-    """
+    """Return the loops of a list of words, with the options of --set; each of several takes those that it has. Raises
+    `ConfigError`."""
     given = parse_pairs(settings)
     parts = [loops.parts_of(word) for word in loops.parse_loops(words)]
     known = [set(loops.options_of(loops.make(name))) for name, _ in parts]

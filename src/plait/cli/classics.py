@@ -169,10 +169,8 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
     if run is not None and question is not None:
         raise ConfigError("A question and --run exclude each other.", hint="Choose one.")
     if question is not None and _names_run(question, flags["journal"]):
-        raise ConfigError(
-            f"{question!r} names a run, but this argument is a question.",
-            hint=f"To show a recorded run, write: plait classics wire --run {question}",
-        )
+        hint = f"To show a recorded run, write: plait classics wire --run {question}"
+        raise ConfigError(f"{question!r} names a run, but this argument is a question.", hint=hint)
     _check_output(flags)
     flags |= {"suite": None, "question": question, "jobs": 1, "budget": None}  # one run
     done = _compare(_choose_suite(flags), flags, loop or "react", limit=1) if run is None else None
@@ -259,10 +257,8 @@ def _print_and_exit(
     texts: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> NoReturn:
-    """Print tables, each below its text, in the chosen format.
-
-    Exit with 0 if every run is finished and none crashed, with 1 if one crashed, else with 4.
-    """
+    """Print tables, each below its text, in the chosen format. Exit with 0 if every run is finished and none crashed,
+    with 1 if one crashed, else with 4."""
     if flags["as_object"]:
         head = {"table": name}
         if comparison is not None:

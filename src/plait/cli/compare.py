@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -26,7 +26,7 @@ from plait.lab import report
 from plait.lab.comparison import Comparison
 from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
-from plait.lab.schedule import CellEngine, Progress
+from plait.lab.schedule import CellEngine, OnProgress, Progress
 from plait.models.settings import ModelSettings
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 
@@ -43,6 +43,7 @@ Examples:
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
 everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong usage.
 """
+T = TypeVar("T")
 CONTINUE = "The same command continues where it stopped."
 
 table_output = options.combine(
@@ -117,32 +118,27 @@ def _engine(name: str, address: str | None) -> CellEngine | None:
 
 
 def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
-    """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled.
+    """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled. `flags` has the
+    options that all comparisons share, `wanted` the other arguments of `acompare`."""
+    wanted |= {name: flags[name] for name in ("jobs", "budget", "again")}
+    wanted |= {"journal": options.journal_path(flags["journal"]), **make_fields(read_values(flags), AgentFields)}
+    done = wait_for_comparison(lambda tell: acompare(suite, tell=tell, **wanted), quiet=flags["quiet"])
+    if done.unfinished:
+        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. Fix the cause, and run the same command.", err=True)
+    return done
 
-    `flags` has the options that all comparisons share, `wanted` the other arguments of `acompare`.
-    """
-    progress = ComparisonProgress(sys.stderr, quiet=flags["quiet"])
-    work = acompare(
-        suite,
-        jobs=flags["jobs"],
-        budget=flags["budget"],
-        again=flags["again"],
-        journal=options.journal_path(flags["journal"]),
-        tell=progress,
-        **wanted,
-        **make_fields(read_values(flags), AgentFields),
-    )
-    done = None
+
+def wait_for_comparison(begin: Callable[[OnProgress], Coroutine[Any, Any, T]], *, quiet: bool) -> T:
+    """Return what a comparison comes to, with its progress on stderr. Exit if it is cancelled."""
+    progress, done = ComparisonProgress(sys.stderr, quiet=quiet), None
     try:
-        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
+        with stdout_to_stderr(), cancellable(begin(progress), how_to_resume=lambda: CONTINUE) as (loop, task):
             done = loop.run_until_complete(task)
     finally:
         progress.close()
     if done is None:
         click.echo(f"Cancelled. {CONTINUE}", err=True)
         exit_with(CANCELLED)
-    if done.unfinished:
-        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. Fix the cause, and run the same command.", err=True)
     return done
 
 

@@ -144,11 +144,8 @@ def costs(
     if rates:
         columns.append(TableColumn("rates", tuple("; ".join(_rate_lines([each])) for each in costed), csv_only=True))
     table = ReportTable((), tuple(columns), tuple(_notes(rows, costed, tokens=tokens, rates=rates)))
-    if as_csv:
-        click.echo(table.csv(), nl=False)
-    else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo(table.markdown() if as_markdown else table.text(width))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(width), nl=not as_csv)
 
 
 def _print_groups(groups: Sequence[CostGroup], by: str, as_csv: bool, as_markdown: bool, as_object: bool) -> None:
@@ -168,10 +165,7 @@ def _print_groups(groups: Sequence[CostGroup], by: str, as_csv: bool, as_markdow
     unpriced = sum(each.unpriced for each in groups)
     notes = [f"USD lacks {format_count(unpriced, 'run')} with an unknown price."] if unpriced else []
     table = ReportTable((), tuple(columns), tuple(notes))
-    if as_csv:
-        click.echo(table.csv(), nl=False)
-    else:
-        click.echo(table.markdown() if as_markdown else table.text(None))
+    click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(None), nl=not as_csv)
 
 
 @dataclass(frozen=True)
@@ -244,10 +238,8 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
 
 
 def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
-    """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`.
-
-    Its seconds are those of all work of the child runs. The tool keeps the rest of its own time.
-    """
+    """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`. Its
+    seconds are those of all work of the child runs. The tool keeps the rest of its own time."""
     rows, children, made = [row], dict[str, list[RunRow]](), dict[str, CostRow]()
     for each in rows:  # without recursion: a journal from elsewhere may nest runs at any depth
         children[each.head.run] = store.children(each.head.run)

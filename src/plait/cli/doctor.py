@@ -208,10 +208,8 @@ def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
 
 
 def _ask_for_models(address: str) -> tuple[bool, str]:
-    """Return whether a model server answers at an address, and its answer in words. Sends no key.
-
-    Local servers list their models. Some hosted ones do not: there, HTTP 404 is an answer.
-    """
+    """Return whether a model server answers at an address, and its answer in words. Sends no key. Local servers list
+    their models. Some hosted ones do not: there, HTTP 404 is an answer."""
     here = is_loopback(urlsplit(address).hostname or "")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
     request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})

@@ -45,10 +45,8 @@ def print_markdown(text: str, out: TextIO) -> None:
 
 
 class AnswerView:
-    """Streams what may be the answer to a terminal, and passes all other events on to a view.
-
-    JSON is not Markdown, so what looks like it is left to the end of the run. `has_answered`: the answer is shown.
-    """
+    """Streams what may be the answer to a terminal, and passes all other events on to a view. JSON is not Markdown, so
+    what looks like it is left to the end of the run. `has_answered`: the answer is shown."""
 
     def __init__(self, view: RunView, out: TextIO) -> None:
         self._view, self._console = view, Console(file=out, emoji=False)

@@ -159,21 +159,9 @@ def _describe_flag(option: Option, recorded: bool) -> str:
     return f"{text if text.endswith('...') else text.rstrip('.')} (default {default})."
 
 
-named_agent = click.option(
-    "-a",
-    "--agent",
-    "agent",
-    metavar="AGENT",
-    help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME] in plait.toml. Other options change it.",
-)
-named_agents = click.option(
-    "-a",
-    "--agent",
-    "words",
-    metavar="AGENT",
-    multiple=True,
-    help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be repeated.",
-)
+_AGENT = "An agent: module:agent, file.py:agent, or NAME of [agents.NAME] in plait.toml. Other options change it."
+named_agent = click.option("-a", "--agent", "agent", metavar="AGENT", help=_AGENT)
+named_agents = click.option("-a", "--agent", "words", metavar="AGENT", multiple=True, help=f"{_AGENT} Can be repeated.")
 _filters = (
     click.option("--status", type=click.Choice(STATES), help="Only runs with this status."),
     click.option("--grade", metavar="MARK", help="Only runs with this grade of a comparison, such as wrong."),
@@ -212,12 +200,8 @@ evidence = click.option(
 attach = repeatable(
     "--attach", "files", "FILE", "An image, a PDF file or a text file of the question. Repeat it for several."
 )
-save_files = click.option(
-    "--save-files",
-    "folder",
-    metavar="DIR",
-    help="Save the files that tools returned in this folder. Nothing is overwritten.",
-)
+_SAVE = "Save the files that tools returned in this folder. Nothing is overwritten."
+save_files = click.option("--save-files", "folder", metavar="DIR", help=_SAVE)
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
 budget = click.option(
@@ -256,10 +240,8 @@ def check_one_format(**given: bool) -> None:
 
 def journal_path(given: str | None, table: Mapping[str, Any] | None = None) -> str | None:
     """Return the journal that the option, the environment or a table of plait.toml (None: `[run]`) names; None for the
-    default one.
-
-    Raises `ConfigError` if its folder does not exist: only the folder of the default journal is created.
-    """
+    default one. Raises `ConfigError` if its folder does not exist: only the folder of the default journal is
+    created."""
     named = given or os.environ.get("PLAIT_JOURNAL")
     if not named:
         from plait.config import load

@@ -50,9 +50,8 @@ def make_agent_with_plan(file: str | None, evidence: str | None, flags: Mapping[
         raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
     agent = make_planner(flags)
     if not isinstance(agent.loop, Planner):
-        raise ConfigError(
-            f"The loop '{agent._loop.name}' takes no plan.", hint="--plan is for rewoo: give --loop rewoo."
-        )
+        hint = "--plan is for rewoo: give --loop rewoo."
+        raise ConfigError(f"The loop '{agent._loop.name}' takes no plan.", hint=hint)
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))
     if evidence is not None:

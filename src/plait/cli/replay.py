@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -13,16 +12,15 @@ from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import find_agent, make_recorded_agent
 from plait.cli.commands import exit_with
-from plait.cli.main import CANCELLED, CRASHED
+from plait.cli.main import CRASHED
 from plait.cli.output import as_json, clean_text, print_json, print_table
-from plait.cli.process import cancellable, stdout_to_stderr
 from plait.cli.resume import find_run_and_agent
 from plait.cli.run_output import CODES
 from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import clean, format_count, one_line, shorten
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.store import Journal
+from plait.journal.store import Journal, list_descendants, wait_for
 from plait.named_agents import anchor_agent
 from plait.runtime.background import run_blocking
 
@@ -84,15 +82,13 @@ def replay(
     if run is not None and last is None and not again:
         row, store, agent = find_run_and_agent(run, flags, flags["journal"], load_tools, replay=True)
         _replay_run(agent.using(**changes), row.head.run, as_object=as_object)
-        for child in list_descendants(store, row.head.run) if tree else ():
+        for child in wait_for(list_descendants(store.store, row.head.run)) if tree else ():
             agent = make_recorded_agent(child.head, {}, journal=store.place, replay=True)
             _replay_run(agent, child.head.run, as_object=as_object)
         return
     if not flags["agent"] or (run is None) == (last is None):
-        raise ConfigError(
-            "It is not clear which runs to replay.",
-            hint="Give RUN, or -a AGENT --last N; with --run -a AGENT, and RUN or --last N.",
-        )
+        hint = "Give RUN, or -a AGENT --last N; with --run -a AGENT, and RUN or --last N."
+        raise ConfigError("It is not clear which runs to replay.", hint=hint)
     agent = find_agent(flags["agent"], flags)
     journal = Journal.at(agent.journal or None)
     names = [made_by] if made_by is not None else [flags["agent"], agent.name, anchor_agent(flags["agent"])]
@@ -107,14 +103,6 @@ def replay(
     if again:
         _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
     _check_requests(agent.using(**changes), rows, as_object=as_object)
-
-
-def list_descendants(store: Journal, run: str) -> list[RunRow]:
-    found, left = list[RunRow](), store.children(run)[::-1]
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
-        found.append(left.pop())
-        left += store.children(found[-1].head.run)[::-1]
-    return found
 
 
 def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
@@ -168,22 +156,14 @@ def _run_again(
     **wanted: Any,
 ) -> NoReturn:
     """Ask the questions of runs again, print the comparison and what changed, and exit."""
-    from plait.cli.compare import CONTINUE, ComparisonProgress
+    from plait.cli.compare import wait_for_comparison
     from plait.lab import report
     from plait.lab.regression import RECORDED, run_again
 
-    progress = ComparisonProgress(sys.stderr, quiet=quiet)
-    work = run_again({name: agent}, rows, journal.store, texts=texts, journal=journal.place, tell=progress, **wanted)
-    done = None
-    try:
-        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
-            done = loop.run_until_complete(task)
-    finally:
-        progress.close()
-    if done is None:
-        click.echo(f"Cancelled. {CONTINUE}", err=True)
-        exit_with(CANCELLED)
-    comparison, changes = done
+    wanted |= {"texts": texts, "journal": journal.place}
+    comparison, changes = wait_for_comparison(
+        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, **wanted), quiet=quiet
+    )
     if left := len(rows) - len(comparison.suite.tasks):
         click.echo(f"{format_count(left, 'run')} left out: files, a later turn, or no end.", err=True)
     if as_object:

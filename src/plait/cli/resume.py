@@ -85,10 +85,8 @@ def resume(
 def find_run_and_agent(
     run: str, flags: Mapping[str, Any], journal: str | None, load_tools: bool, *, replay: bool = False
 ) -> tuple[RunRow, Journal, Agent]:
-    """Return a recorded run, its journal, and the agent that goes on with it. Raises `ConfigError`.
-
-    Without `--journal`, the journal is that of the agent that `-a` names.
-    """
+    """Return a recorded run, its journal, and the agent that goes on with it. Raises `ConfigError`. Without
+    `--journal`, the journal is that of the agent that `-a` names."""
     if journal is None and flags["agent"]:
         own = find_agent(flags["agent"]).journal
         if own is False:

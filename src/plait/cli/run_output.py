@@ -60,10 +60,8 @@ class SilentView:
 
 
 class LineView(SilentView):
-    """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented.
-
-    So no output of a tool looks like a line of Plait. `limit`: characters shown of an observation, None for all.
-    """
+    """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented. So no output of a tool looks
+    like a line of Plait. `limit`: characters shown of an observation, None for all."""
 
     def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
         self._out = out
@@ -121,10 +119,8 @@ class LineView(SilentView):
 
 
 def answering(view: RunView, *, as_object: bool = False) -> RunView:
-    """Return the view that also streams the answer to the terminal, if stdout and stderr are one.
-
-    During a run, stdout is what tools print (see `stdout_to_stderr`).
-    """
+    """Return the view that also streams the answer to the terminal, if stdout and stderr are one. During a run, stdout
+    is what tools print (see `stdout_to_stderr`)."""
     if as_object or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return view
     from plait.cli.markdown import AnswerView
@@ -214,10 +210,8 @@ def suggest_next(
 
 
 def print_answer(run: Run, *, as_object: bool = False, view: RunView | None = None) -> None:
-    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object.
-
-    A terminal shows the Markdown of the text, unless `view` has shown it already.
-    """
+    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object. A
+    terminal shows the Markdown of the text, unless `view` has shown it already."""
     if as_object:
         click.echo(as_json(run.json()))
     elif run.answer is not None and not getattr(view, "has_answered", False):

@@ -165,10 +165,8 @@ def _agent_of_word(config: Config, word: str, name: str | None, thoughts: bool, 
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
-    """Return the agent of `[agents.NAME]`, with its tools and models checked.
-
-    Raises `ConfigError` that names the file, the table and the key.
-    """
+    """Return the agent of `[agents.NAME]`, with its tools and models checked. Raises `ConfigError` that names the file,
+    the table and the key."""
     from plait.server.agents import serve_agent
 
     table = config.agents[name]

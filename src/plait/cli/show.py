@@ -38,7 +38,7 @@ from plait.core.text import clean, decode_text, format_count
 from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines, read_digest
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import Journal, wait_for
+from plait.journal.store import wait_for
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import OpenQuestion, describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
@@ -87,7 +87,9 @@ def show(
         show_tree(row, store, as_object=as_object)
         return
     if html is not None:
-        _write_html(row, store, html, full=full)
+        from plait.view.html_file import LONGEST, render_html
+
+        _write_file(html, render_html(row, store, max_text=None if full else LONGEST))
         return
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
@@ -105,12 +107,6 @@ def show(
         waiting = Waiting(each.kind, each.text, each.question)
         asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
         click.echo(asker + how_to_answer(each.run, waiting, words)[0])
-
-
-def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
-    from plait.view.html_file import LONGEST, render_html
-
-    _write_file(name, render_html(row, store, max_text=None if full else LONGEST))
 
 
 def _write_file(name: str, text: str) -> None:

@@ -89,10 +89,8 @@ _TEXT, _COMPUTED = {"type": "string"}, {"type": "null"}
 
 
 class ParsedInput(Struct, frozen=True):
-    """The value of an input, what was repaired, and the text after it that was cut off.
-
-    `plain`: the value is the unchanged text, which is neither JSON nor quoted.
-    """
+    """The value of an input, what was repaired, and the text after it that was cut off. `plain`: the value is the
+    unchanged text, which is neither JSON nor quoted."""
 
     value: JSON
     repairs: tuple[str, ...] = ()
@@ -136,11 +134,9 @@ def is_no_input(value: JSON) -> bool:
 
 
 def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
-    """Return the inputs of the calls that the model meant: one, or one for each entry of a list.
-
-    A list of several values means several calls if the tool's one parameter is not a list. For a tool without
-    parameters, any value that means no input becomes None.
-    """
+    """Return the inputs of the calls that the model meant: one, or one for each entry of a list. A list of several
+    values means several calls if the tool's one parameter is not a list. For a tool without parameters, any value that
+    means no input becomes None."""
     names = parameter_names(parameters)
     if not names and parameters.get("properties") is not None and is_no_input(value):
         return [None]
@@ -404,10 +400,8 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
 
 
 def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
-    """Find the end of the arguments that begin at `start` (-1: not closed) and the commas between them.
-
-    A quote opens a string only where a value may begin, so `it's` is text.
-    """
+    """Find the end of the arguments that begin at `start` (-1: not closed) and the commas between them. A quote opens a
+    string only where a value may begin, so `it's` is text."""
     depth, at, last_line = 0, start, text.rfind("\n")
     commas: list[int] = []
     unclosed: set[str] = set()

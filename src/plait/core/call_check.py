@@ -172,10 +172,8 @@ def _read_text(parameters: Schema, given: Any) -> Any:
 
 
 def takes_other_names(parameters: Schema) -> bool:
-    """Return whether a tool accepts arguments that its schema does not name.
-
-    JSON Schema allows them unless it forbids them. If the schema names some, Plait reports others as mistakes.
-    """
+    """Return whether a tool accepts arguments that its schema does not name. JSON Schema allows them unless it forbids
+    them. If the schema names some, Plait reports others as mistakes."""
     more = parameters.get("additionalProperties")
     return bool(more) if more is not None else not parameters.get("properties") or "patternProperties" in parameters
 

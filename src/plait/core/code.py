@@ -43,10 +43,8 @@ class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
 
 
 class CodeError(Struct, frozen=True, omit_defaults=True):
-    """Why a piece of code ended early: the exception's type by its Python name, its message, and the place.
-
-    `line` counts the lines of the code from 1, 0 if unknown; `source` is that line. `limit` is the limit that ended it.
-    """
+    """Why a piece of code ended early: the exception's type by its Python name, its message, and the place. `line`
+    counts the lines of the code from 1, 0 if unknown; `source` is that line. `limit` is the limit that ended it."""
 
     type: str
     message: str

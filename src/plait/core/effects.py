@@ -71,10 +71,8 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
 
 
 class Act(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, tag="act"):
-    """One or several tool calls that run concurrently. Its result is a tuple of observations, in order.
-
-    `fixed`: the run's plan has these calls with their inputs, and was made before the loop saw any result.
-    """
+    """One or several tool calls that run concurrently. Its result is a tuple of observations, in order. `fixed`: the
+    run's plan has these calls with their inputs, and was made before the loop saw any result."""
 
     calls: tuple[Call, ...]
     fixed: bool = False
@@ -129,10 +127,8 @@ class Execute(Struct, frozen=True, tag="execute"):
 
 
 class Continue(Struct, frozen=True, tag="continue"):
-    """The results for code that waits: one observation for each of its calls, in order. Its result is a `Ran`.
-
-    The code sees a failed observation as an exception.
-    """
+    """The results for code that waits: one observation for each of its calls, in order. Its result is a `Ran`. The code
+    sees a failed observation as an exception."""
 
     observations: tuple[Observation, ...]
 
@@ -208,10 +204,8 @@ def think(
 
 
 def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
-    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue.
-
-    Native calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it.
-    """
+    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue. Native
+    calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it."""
     if reply.finish != "length" or reply.calls or not reply.text.strip():
         return None
     return structs.replace(asked, prefill=asked.prefill + reply.text, schema=None, grammar=None, repair=True)

@@ -127,11 +127,8 @@ class LoopContext(Struct, frozen=True):
         return (*self.tools, *self.others) if self.others else self.tools
 
     def prompt(self, name: str, **values: Any) -> str:
-        """Return the template `name`, filled.
-
-        Always included: `tools`, `typed` (the answer has a type), and `only_history` (the only tool searches the
-        conversation, so the model may answer from memory).
-        """
+        """Return the template `name`, filled. Always included: `tools`, `typed` (the answer has a type), and
+        `only_history` (the only tool searches the conversation, so the model may answer from memory)."""
         only_history = len(self.tools) == 1 and self.tools[0].name == HISTORY
         given = {"tools": self.tools, "typed": self.output is not None, "only_history": only_history}
         return self.prompts.render(name, {**given, **values})

@@ -92,11 +92,8 @@ TOO_MANY = "too many texts look like an object and are not one"
 
 
 class NotJson(ValueError):
-    """A text has no JSON value at a place, even with repairs.
-
-    `position` is where reading stopped in the text, `reach` the last index that was looked at. `unclosed`: the text, or
-    its fence, ends inside the value.
-    """
+    """A text has no JSON value at a place, even with repairs. `position` is where reading stopped in the text, `reach`
+    the last index that was looked at. `unclosed`: the text, or its fence, ends inside the value."""
 
     def __init__(self, what: str, position: int, reach: int = 0, *, unclosed: bool = False) -> None:
         super().__init__(what)

@@ -17,10 +17,8 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class ProviderState(Struct, frozen=True):
-    """What a provider needs back with a turn, unchanged: thinking with its signature, reasoning items, ids.
-
-    `data` is a JSON value that Plait stores and does not read. It is only sent to the `wire` and `model` that made it.
-    """
+    """What a provider needs back with a turn, unchanged: thinking with its signature, reasoning items, ids. `data` is a
+    JSON value that Plait stores and does not read. It is only sent to the `wire` and `model` that made it."""
 
     wire: str
     model: str

@@ -24,10 +24,7 @@ def render_html(
 
     The cells of the columns `left`, by their indexes from 0, have the class `text`.
     """
-    parts = [
-        *([f"<p><b>{_escape(title)}</b></p>"] if title else []),
-        *_paragraphs(lines),
-    ]
+    parts = [*([f"<p><b>{_escape(title)}</b></p>"] if title else []), *_paragraphs(lines)]
     if heads:
         head = _table_row("th", heads, left)
         body = "".join(_table_row("td", row, left) for row in rows)

@@ -91,10 +91,8 @@ _UNOPENED_CHANNEL = re.compile(
 
 
 def find_opening(text: str, at: int = 0, *, behind: bool = False) -> tuple[Markers, int] | None:
-    """Return the markers that open a part at `at`, and where its content begins; None for none.
-
-    `behind`: reasoning comes before it. Only there a word such as `<answer>` is a marker of the answer.
-    """
+    """Return the markers that open a part at `at`, and where its content begins; None for none. `behind`: reasoning
+    comes before it. Only there a word such as `<answer>` is a marker of the answer."""
     start = text[at : at + _LONGEST].lower()
     for markers in MARKERS if start[:1] in _FIRST else ():
         for opens in markers.opens if behind or not (markers.is_answer and markers.is_word) else ():

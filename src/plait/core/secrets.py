@@ -22,10 +22,8 @@ _RESERVED = re.compile(rb"[^A-Za-z0-9._~-]")
 
 
 class Scrubber:
-    """Replaces secrets in bytes and in text, in every form of JSON or an address.
-
-    Without secrets it returns its input, unscanned.
-    """
+    """Replaces secrets in bytes and in text, in every form of JSON or an address. Without secrets it returns its input,
+    unscanned."""
 
     __slots__ = ("_forms", "_texts")
 

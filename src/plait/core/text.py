@@ -51,10 +51,8 @@ def escape_hidden(json: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text as it may be shown: without escape sequences, control characters and invisible characters.
-
-    All line ends become newlines.
-    """
+    """Return the text as it may be shown: without escape sequences, control characters and invisible characters. All
+    line ends become newlines."""
     if text.isascii() and text.isprintable():
         return text
     return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))
@@ -96,12 +94,9 @@ def clean_drawn(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """Return at most `limit` characters of `text`, and how many were removed (0: none).
-
-    Two thirds of the room go to the head and the rest to the tail, where results and errors tend to be. A line between
-    them gives the number of missing characters. A limit too small for that line keeps only the head. Raises ValueError
-    for a negative limit.
-    """
+    """Return at most `limit` characters of `text`, and how many were removed (0: none). Two thirds of the room go to
+    the head and the rest to the tail, where results and errors tend to be. A line between them gives the number of
+    missing characters. A limit too small for that line keeps only the head. Raises ValueError for a negative limit."""
     if limit < 0:
         raise ValueError(f"A limit of {limit} characters can't be kept; give 0 or more.")
     if len(text) <= limit:
@@ -130,10 +125,8 @@ SENTENCES = ((". ", "! ", "? ", ".\n", "\n"), (" ",))
 
 
 def split_text(text: str, max_chars: int, ends: Sequence[Sequence[str]] = SENTENCES) -> list[str]:
-    """Split a text into pieces of at most `max_chars` characters. An empty text has no pieces.
-
-    A piece ends behind the last end of a group. The first group counts that has an end in the second half of the piece.
-    """
+    """Split a text into pieces of at most `max_chars` characters. An empty text has no pieces. A piece ends behind the
+    last end of a group. The first group counts that has an end in the second half of the piece."""
     pieces: list[str] = []
     text = text.strip()
     while len(text) > max_chars:

@@ -13,11 +13,8 @@ from plait.runtime.hooks import Hook, MissingHook
 
 
 def load_hook(word: str) -> Hook:
-    """Return the hook that a word names.
-
-    `redact[:KIND,...]`, `hosts:HOST,...`, `rate:TOOL=CALLS,...` (per minute), `retry[:ATTEMPTS[,SECONDS[,TOOL,...]]]`.
-    Raises `ConfigError`.
-    """
+    """Return the hook that a word names. `redact[:KIND,...]`, `hosts:HOST,...`, `rate:TOOL=CALLS,...` (per minute),
+    `retry[:ATTEMPTS[,SECONDS[,TOOL,...]]]`. Raises `ConfigError`."""
     name, _, text = word.partition(":")
     arguments = [part.strip() for part in text.split(",") if part.strip()]
     if name not in _MAKERS:

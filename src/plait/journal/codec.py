@@ -63,11 +63,8 @@ WORKS: dict[str, ValueTypes] = {
 
 
 def encode(value: Any) -> bytes:
-    """JSON of a record, head or plain value, in UTF-8.
-
-    Values that JSON has no place for (an object, a set, a key that is no text) become text; half a
-    surrogate pair is escaped, so that it comes back as it was.
-    """
+    """JSON of a record, head or plain value, in UTF-8. Values that JSON has no place for (an object, a set, a key that
+    is no text) become text; half a surrogate pair is escaped, so that it comes back as it was."""
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -152,10 +149,8 @@ def _decode(data: str, decoder: msgspec.json.Decoder[T], check: Callable[[T], T]
         try:  # half a surrogate pair is JSON to the standard library only
             return check(msgspec.convert(json.loads(data), decoder.type))
         except (ValueError, RecursionError):
-            raise JournalError(
-                f"{what} can't be read ({first}): {data[:80]!r}.",
-                hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
-            ) from None
+            hint = "It is damaged, or was written by a newer Plait: upgrade, or leave this run."
+            raise JournalError(f"{what} can't be read ({first}): {data[:80]!r}.", hint=hint) from None
 
 
 def decode_attachments(data: str | None) -> tuple[Attachment, ...]:

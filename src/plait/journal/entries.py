@@ -19,10 +19,8 @@ class RecordedResponse(ResponseRecord, frozen=True, kw_only=True):
 
 
 class ModelAttempt(Struct, frozen=True):
-    """A request to a model and its response. `number` counts the attempts of a call from 0.
-
-    `request` is the exact body. `max_tokens` is the reply length that a guard allowed, if one set it.
-    """
+    """A request to a model and its response. `number` counts the attempts of a call from 0. `request` is the exact
+    body. `max_tokens` is the reply length that a guard allowed, if one set it."""
 
     seq: int
     number: int
@@ -160,10 +158,8 @@ class Question(Struct, frozen=True):
 
 
 class GuardDecision(Struct, frozen=True):
-    """What a guard decided without the user, before or after an entry: call `i` of effect `n`, or (-1) another.
-
-    See `Decision` for the other fields.
-    """
+    """What a guard decided without the user, before or after an entry: call `i` of effect `n`, or (-1) another. See
+    `Decision` for the other fields."""
 
     key: str
     n: int

@@ -60,10 +60,8 @@ def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = Mapp
 
 
 def read_digest(lines: Sequence[str]) -> tuple[str, str]:
-    """Return the id of an exported run, and its digest: SHA-256, in hex, of all its lines with their line ends.
-
-    Raises `JournalError` if the lines are not those that it was made of.
-    """
+    """Return the id of an exported run, and its digest: SHA-256, in hex, of all its lines with their line ends. Raises
+    `JournalError` if the lines are not those that it was made of."""
     try:
         head, last = map(json.loads, (lines[0], lines[-1]))
         run, said = str(head["head"]["run"]), str(last["sha256"])

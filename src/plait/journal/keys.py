@@ -53,10 +53,7 @@ QUESTION_ID_LENGTH = 8
 
 
 def question_id(run: str, key: str) -> str:
-    """Return the id of a question of a run, which an answer names.
-
-    The key of a guard's question has a digest of what it is about. So an answer that arrives twice, late or from
-    another window never answers a later question.
-    """
+    """Return the id of a question of a run, which an answer names. The key of a guard's question has a digest of what
+    it is about. So an answer that arrives twice, late or from another window never answers a later question."""
     named = f"{run}\0{key}".encode("utf-8", "surrogatepass")
     return base64.b32encode(hashlib.sha256(named).digest()).decode()[:QUESTION_ID_LENGTH].lower()

@@ -11,11 +11,9 @@ from plait.journal.timeline import Timeline
 
 
 async def find_open_questions(store: Store, run: str, timeline: Timeline | None = None) -> list[Question]:
-    """Return the open questions of a run and of its unfinished child runs, in the order of their keys.
-
-    Those of a child run stand in the place of the call that started it. `timeline` is the run's, if it is read already.
-    Raises `JournalError`.
-    """
+    """Return the open questions of a run and of its unfinished child runs, in the order of their keys. Those of a child
+    run stand in the place of the call that started it. `timeline` is the run's, if it is read already. Raises
+    `JournalError`."""
     found, seen = list[Question](), {run}
     left = _list_open(timeline or await read_timeline(store, run, bodies=False))
     while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle

@@ -35,11 +35,9 @@ def _owner(pid: int) -> str:
 
 @lru_cache(maxsize=4)
 def _place(pid: int) -> tuple[str, str]:
-    """Return the kernel's boot id and this process's PID namespace; empty where the system does not report them.
-
-    If /proc belongs to another namespace, it shows other processes under our numbers. Then the namespace gets a mark,
-    and Plait does not look numbers up.
-    """
+    """Return the kernel's boot id and this process's PID namespace; empty where the system does not report them. If
+    /proc belongs to another namespace, it shows other processes under our numbers. Then the namespace gets a mark, and
+    Plait does not look numbers up."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
         namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
@@ -87,10 +85,8 @@ def _life_of_number(pid: int, start: int) -> Literal["alive", "dead"]:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None for no such process, or no /proc.
-
-    Also None for a zombie (killed, not yet reaped by its parent), because it performs nothing.
-    """
+    """Return when a process started, in clock ticks since boot; None for no such process, or no /proc. Also None for a
+    zombie (killed, not yet reaped by its parent), because it performs nothing."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

@@ -66,9 +66,7 @@ class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
 
 class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
     """Work has ended. `asked` is there only if the entry has no intent: its work was refused, and never began.
-
-    `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out.
-    """
+    `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out."""
 
     key: str
     step: int
@@ -200,10 +198,8 @@ class ChildEnd(Struct, frozen=True, omit_defaults=True):
 
 
 class Resumption(Struct, frozen=True, omit_defaults=True):
-    """Another process goes on with the run. `models` are the models asked from here.
-
-    `lost` says why rows may be missing that say what the run did: its calls with effects need approval.
-    """
+    """Another process goes on with the run. `models` are the models asked from here. `lost` says why rows may be
+    missing that say what the run did: its calls with effects need approval."""
 
     models: dict[str, Any]
     lost: str = ""
@@ -266,10 +262,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
         return tuple(dict.fromkeys((*self.attachments, *earlier)))
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
-        """Return where a request went: the endpoint's address and path; the path alone if there is no server.
-
-        `spec` is the model that was asked, if the phase has fallback models.
-        """
+        """Return where a request went: the endpoint's address and path; the path alone if there is no server. `spec` is
+        the model that was asked, if the phase has fallback models."""
         model: dict[str, Any] = self.models.get(phase) or self.models.get("") or {}
         model = next((each for each in model.get("members", ()) if each.get("spec") == spec), model)
         return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), path)))

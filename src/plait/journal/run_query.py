@@ -61,7 +61,6 @@ class RunQuery(Struct, frozen=True):
 
 ALL = RunQuery()
 
-
 TEXTS = ("status", "grade", "user", "agent", "loop", "model", "session", "words")
 FILTERS = (*TEXTS, "tags", "since", "until", "min_cost", "max_cost", "children", "limit", "before")
 """The fields that users give; `TEXTS` are texts."""
@@ -84,9 +83,8 @@ def make_query(**given: Any) -> RunQuery:
             case "min_cost" | "max_cost":
                 filters[name] = _read_cost(name, value)
             case "tags":
-                filters[name] = tuple(
-                    _read_text("tag", each) for each in (value if isinstance(value, list | tuple | set) else [value])
-                )
+                tags = value if isinstance(value, list | tuple | set) else [value]
+                filters[name] = tuple(_read_text("tag", each) for each in tags)
             case "limit" | "before" | "children":
                 if type(value) is not (bool if name == "children" else int) or abs(value) >= 2**63:
                     raise ConfigError(f"{name} is {value!r}.", hint="Give a number.")

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -195,11 +186,9 @@ class Store(Protocol):
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:
-        """Return the turns of a conversation in the order they began, the last `limit` of them.
-
-        `before`: those that began before that run (a fork's: before the run it comes from). A fork is no turn: it is
-        another course of one. An unknown session has none, and so has a store that is not there.
-        """
+        """Return the turns of a conversation in the order they began, the last `limit` of them. `before`: those that
+        began before that run (a fork's: before the run it comes from). A fork is no turn: it is another course of one.
+        An unknown session has none, and so has a store that is not there."""
         ...
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
@@ -218,10 +207,8 @@ class Store(Protocol):
         ...
 
     async def add(self, runs: Sequence[CarriedRun]) -> bool:
-        """Add ended runs of another store as they are, all or none. Skips a run that is here already.
-
-        Returns False, and writes nothing, if another run has one of the ids.
-        """
+        """Add ended runs of another store as they are, all or none. Skips a run that is here already. Returns False,
+        and writes nothing, if another run has one of the ids."""
         ...
 
     # -- what is kept about runs
@@ -394,6 +381,18 @@ class Journal:
         runs = [run for run in self.find(ALL) if run.status not in ("running", "waiting")]
         before = time.time() - (older_than or 0.0)
         return [run for run in reversed(runs[keep or 0 :]) if older_than is None or run.updated < before]
+
+
+async def list_descendants(store: Store, run: str) -> list[RunRow]:
+    """Return the child runs of a run and theirs, each before its own. Those of another journal may be nested at any
+    depth, or in a circle."""
+    found: dict[str, RunRow] = {}
+    left = [*reversed(await list_children(store, run))]
+    while left:
+        if (row := left.pop()).head.run not in (run, *found):
+            found[row.head.run] = row
+            left += reversed(await list_children(store, row.head.run))
+    return list(found.values())
 
 
 async def list_children(store: Store, run: str) -> list[RunRow]:

@@ -70,10 +70,8 @@ class Timeline:
             self.add(row)
 
     def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
-        """Add the next row and return what it changed.
-
-        Without `keep_body`, the row's request or response is empty here, to save memory in long runs.
-        """
+        """Add the next row and return what it changed. Without `keep_body`, the row's request or response is empty
+        here, to save memory in long runs."""
         if self._last_at and not self._has_waited_for(row.record):
             self.seconds += max(0.0, row.at - self._last_at)
         self._last_at = row.at
@@ -252,11 +250,9 @@ class Timeline:
                 yield "ended", other
 
     def _change_result(self, key: str, decision: Decision) -> None:
-        """Keep the result of a call as a guard left it: so the loop received it.
-
-        A remark on it, or an error that it came to be, is its result for readers too. What a hook put in its place is
-        not: they see what the tool returned.
-        """
+        """Keep the result of a call as a guard left it: so the loop received it. A remark on it, or an error that it
+        came to be, is its result for readers too. What a hook put in its place is not: they see what the tool
+        returned."""
         call = self._tool_calls.get(key)
         if call is None or call.observation is None:
             return

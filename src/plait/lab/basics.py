@@ -310,9 +310,8 @@ def _tasks(split: str, seed: int, each: int) -> list[SuiteTask]:
                 if question not in asked and not in_question:
                     break
             else:
-                raise ConfigError(
-                    f"There are not {each} different questions of {steps} steps.", hint="Ask for fewer with each=N."
-                )
+                hint = "Ask for fewer with each=N."
+                raise ConfigError(f"There are not {each} different questions of {steps} steps.", hint=hint)
             asked.add(question)
             tasks.append(
                 SuiteTask(
@@ -337,9 +336,8 @@ def _parse_settings(settings: str) -> tuple[str, int, int]:
         elif sign and name in numbers and value.isdecimal() and int(value) < 10**9:
             numbers[name] = int(value)
         else:
-            raise ConfigError(
-                f"basics: {part!r} is not understood.", hint="Write basics:report or basics:report,seed=7,each=20."
-            )
+            hint = "Write basics:report or basics:report,seed=7,each=20."
+            raise ConfigError(f"basics: {part!r} is not understood.", hint=hint)
     if numbers["each"] > MOST:
         raise ConfigError(f"basics: each={numbers['each']} is too many.", hint=f"At most {MOST}: its facts are few.")
     return split, numbers["seed"], max(1, numbers["each"])

@@ -46,9 +46,7 @@ class Contender(Struct, frozen=True):
 
 class NotMeasured(Struct, frozen=True, kw_only=True):
     """A cell whose last run ended with an error that says nothing about the loop: an outage or a rejected request.
-
-    `variant` is the contender's key, `error` the error's name, `reason` its text, `run` the run's id.
-    """
+    `variant` is the contender's key, `error` the error's name, `reason` its text, `run` the run's id."""
 
     variant: str
     task: str

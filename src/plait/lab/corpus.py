@@ -175,9 +175,8 @@ def split_page(title: str, text: str) -> CorpusPage:
 def find_corpus_tools(settings: str) -> tuple[Tool, ...]:
     parts = settings.split(",", 3)
     if len(parts) != 4 or parts[0] not in _KINDS:
-        raise ConfigError(
-            f"lab:corpus,{settings} names no texts.", hint="A suite makes such words: lab:corpus,KIND,..."
-        )
+        hint = "A suite makes such words: lab:corpus,KIND,..."
+        raise ConfigError(f"lab:corpus,{settings} names no texts.", hint=hint)
     kind, task, mark, path = parts[0], unquote(parts[1]), parts[2], find_file(parts[3])
     corpus = _load_corpora(kind, path, file_stamp(path)).get(task)
     if corpus is None or corpus.mark != mark:

@@ -24,10 +24,8 @@ Claim: {}"""
 
 
 def load_gsm8k(argument: str) -> Suite:
-    """Load `gsm8k:FILE` (Cobbe et al. 2021, arXiv:2110.14168): grade-school mathematics.
-
-    Records have `question` and `answer`: the number alone, or a solution with the number after `####`.
-    """
+    """Load `gsm8k:FILE` (Cobbe et al. 2021, arXiv:2110.14168): grade-school mathematics. Records have `question` and
+    `answer`: the number alone, or a solution with the number after `####`."""
     path = find_file(parse_options(argument, (), "gsm8k")[0])
     tasks = []
     for entry in read_records(path):

@@ -34,16 +34,11 @@ def judge_prompts(settings: str) -> dict[str, str]:
 
 
 def make_judge(
-    model: str | Model,
-    *,
-    template: str | Path | None = None,
-    journal: str | Path | Literal[False] | None = None,
+    model: str | Model, *, template: str | Path | None = None, journal: str | Path | Literal[False] | None = None
 ) -> Grader:
     """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
-
     Raises `ConfigError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
-    `ModelError`, and gives no grade, if the model cannot be asked.
-    """
+    `ModelError`, and gives no grade, if the model cannot be asked."""
     prompts = _load_template(template)
     asked = resolve(model, config.load().models) if isinstance(model, str) else model  # once for all its runs
 
@@ -94,7 +89,6 @@ def _load_template(file: str | Path | None) -> dict[str, str]:
             "judge", {"tools": (), "question": "q", "answer": "a", "gold": ["g"]}
         )
     except ConfigError as error:
-        raise ConfigError(
-            f"The template {str(file)!r}: {error.message}", hint="It is given question, answer and gold (a list)."
-        ) from error
+        hint = "It is given question, answer and gold (a list)."
+        raise ConfigError(f"The template {str(file)!r}: {error.message}", hint=hint) from error
     return {"judge": text}

@@ -186,9 +186,7 @@ def make_plan(
     tools: Sequence[object] = (),
 ) -> ComparisonPlan:
     """Plan the cells of a comparison. `agent` has all settings except loop, models and tools; `tools` go to every task.
-
-    Raises `ConfigError` for an invalid model, tool or setting, before anything runs.
-    """
+    Raises `ConfigError` for an invalid model, tool or setting, before anything runs."""
     if not suite.tasks:
         raise ConfigError(f"{suite.word} has no task.", hint="Check the limit and the split.")
     if repeat < 1:
@@ -238,10 +236,8 @@ def make_plan(
 
 
 def agent_digests(agent: Agent) -> dict[str, str]:
-    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait.
-
-    Tools are not included: see `tools_digest`.
-    """
+    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait. Tools
+    are not included: see `tools_digest`."""
     return {name: digest(value) for name, value in _describe_agent(agent).items()}
 
 
@@ -317,10 +313,8 @@ def _spec(model: AnyModel | None) -> str:
 
 def _add_settings(model: AnyModel, phase: str, settings: AgentSettings) -> AnyModel:
     if choose_settings(phase, agent=settings).extra_headers:
-        raise ConfigError(
-            "extra_headers cannot differ in a comparison, because its table is stored.",
-            hint='Set them in plait.toml, under [settings."NAME"].',
-        )
+        hint = 'Set them in plait.toml, under [settings."NAME"].'
+        raise ConfigError("extra_headers cannot differ in a comparison, because its table is stored.", hint=hint)
     return add_to_spec(model, phase, agent=settings) if isinstance(model, str) else add_settings(model, phase, settings)
 
 

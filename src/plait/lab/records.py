@@ -69,14 +69,11 @@ def find_file(name: str) -> Path:
 
 
 def read_records(path: Path) -> list[FileRecord]:
-    """Read the records of a file: JSON lines, a JSON list, or an object whose `data` is a list; `.gz` of each.
-
-    Raises `ConfigError` if the file cannot be read, is not JSON, is cut short or empty.
-    """
+    """Read the records of a file: JSON lines, a JSON list, or an object whose `data` is a list; `.gz` of each. Raises
+    `ConfigError` if the file cannot be read, is not JSON, is cut short or empty."""
     if path.suffix in (".parquet", ".arrow", ".csv", ".tsv", ".zip"):
-        raise ConfigError(
-            f"{path.name} can't be read: {path.suffix} files are not.", hint="Save it as JSON lines, a record a line."
-        )
+        hint = "Save it as JSON lines, a record a line."
+        raise ConfigError(f"{path.name} can't be read: {path.suffix} files are not.", hint=hint)
     data = _read_text(path)
     lines = data.splitlines()
     first = next((line for line in lines if line.strip()), b"")
@@ -127,9 +124,8 @@ def _read_text(path: Path) -> bytes:
                 raise ConfigError(f"{path.name} unpacks to more than {MAX_UNPACKED >> 20} MiB.", hint="Split it.")
         data.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(
-            f"{path.name} can't be unpacked: {error}.", hint="It seems cut short: fetch it again."
-        ) from error
+        hint = "It seems cut short: fetch it again."
+        raise ConfigError(f"{path.name} can't be unpacked: {error}.", hint=hint) from error
     except OSError as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -169,9 +165,8 @@ def _read_list(path: Path, data: bytes) -> list[FileRecord]:
 
 def _record(place: str, number: int, value: Any) -> FileRecord:
     if not isinstance(value, dict):
-        raise ConfigError(
-            f"{place}: is not an object: {_short(value)}.", hint='Write {"question": ..., "answer": ...}.'
-        )
+        hint = 'Write {"question": ..., "answer": ...}.'
+        raise ConfigError(f"{place}: is not an object: {_short(value)}.", hint=hint)
     return FileRecord(place, number, value)
 
 

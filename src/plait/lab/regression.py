@@ -20,10 +20,11 @@ from plait.journal.records import RunRow
 from plait.journal.store import ENDED, Store, read_timeline
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import load_grader
-from plait.lab.results import CellResult, make_result
+from plait.lab.results import make_result
 from plait.lab.run_comparison import acompare
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
+from plait.runtime.calls.recorded_tools import repeat_result
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools import Tool
 from plait.tools.input_json import to_json
@@ -34,9 +35,7 @@ RECORDED = "recorded"
 
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether an agent would send the requests of a recorded run. `step` is the first step that differs, 0 for none.
-
-    `problem` says what differs, or why the run cannot be replayed with this agent.
-    """
+    `problem` says what differs, or why the run cannot be replayed with this agent."""
 
     run: str
     question: str
@@ -69,14 +68,13 @@ async def check_requests(agent: Agent[Any, Any], rows: Iterable[RunRow]) -> list
     """Replay runs with an agent, and return what differs. Performs nothing."""
     found = []
     for row in rows:
-        run, question = row.head.run, row.head.question
+        check = RequestCheck(run=row.head.run, question=row.head.question, same=False)
         try:
-            same = await agent._areplay(run)
-            check = RequestCheck(run=run, question=question, same=True, requests=same.requests)
-        except ReplayDiffers as why:
-            check = RequestCheck(run=run, question=question, same=False, step=why.at, problem=str(why))
+            same = await agent._areplay(row.head.run)
+            check = structs.replace(check, same=True, requests=same.requests)
         except PlaitError as why:
-            check = RequestCheck(run=run, question=question, same=False, problem=str(why))
+            at = why.at if isinstance(why, ReplayDiffers) else 0
+            check = structs.replace(check, step=at, problem=str(why))
         found.append(check)
     return found
 
@@ -96,12 +94,11 @@ async def run_again(
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
     that ended, without files, and are no later turns of a conversation.
     """
-    usable = [row for row in rows if is_usable(row)]
-    if not usable:
-        raise ConfigError(
-            "None of these runs can be asked again.",
-            hint="Name runs that ended, without files, and that are no later turns of a conversation.",
-        )
+    asked = {row.head.run: row for row in rows if row.status in ENDED and not row.head.caller}
+    asked = {run: row for run, row in asked.items() if not (row.head.history or row.head.given or row.head.files)}
+    if not asked:
+        hint = "Name runs that ended, without files, and that are no later turns of a conversation."
+        raise ConfigError("None of these runs can be asked again.", hint=hint)
     tasks = [
         SuiteTask(
             id=row.head.run,
@@ -109,46 +106,48 @@ async def run_again(
             answer=(row.outcome or {}).get("answer"),
             now=row.head.settings.get("now"),
         )
-        for row in usable
+        for row in asked.values()
     ]
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
     # Without the agent's name, the next regression does not take these for runs of users.
     agents = {name: agent.using(name="") for name, agent in agents.items()}
     if not effects:
-        recorded = await read_recorded_results(usable, store)
-        agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
+        recorded: dict[str, list[Any]] = {}
+        for run in asked:
+            for call, observation in (await read_timeline(store, run, bodies=False)).results:
+                recorded.setdefault(call.call.tool, []).append((call.call.input, observation))
+        agents = {
+            name: agent.using(
+                tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset],
+                approve="never",  # no call is made
+            )
+            for name, agent in agents.items()
+        }
     made = await acompare(suite, agents=agents, **options)
     judge = load_grader(grader, journal=made.journal)
     before = []
-    for row, task in zip(usable, tasks, strict=True):
-        run = runs.read_finished_run(row, store, recorded_loop(row.head))
-        before.append(make_result(run, await judge(task, run), cell="", variant=RECORDED, task=task.id, repeat=0))
-    specs = {str(model["spec"]) for row in usable for model in row.head.models.values()}
-    first = Contender(RECORDED, RECORDED, ", ".join(sorted(specs)), {"": ", ".join(sorted(specs))}, RECORDED)
+    for task in tasks:
+        old = runs.read_finished_run(asked[task.id], store, recorded_loop(asked[task.id].head))
+        before.append(make_result(old, await judge(task, old), cell="", variant=RECORDED, task=task.id, repeat=0))
+    specs = ", ".join(sorted({str(model["spec"]) for row in asked.values() for model in row.head.models.values()}))
+    first = Contender(RECORDED, RECORDED, specs, {"": specs}, RECORDED)
     whole = structs.replace(made, contenders=(first, *made.contenders), results=(*before, *made.results))
-    return whole, [await _find_change(before, each, store) for each in made.results]
-
-
-def is_usable(row: RunRow) -> bool:
-    """Return whether the question of a run can be asked again alone."""
-    head = row.head
-    return row.status in ENDED and not (head.history or head.given or head.attachments or head.caller)
-
-
-async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[str, list[Any]]:
-    """Return the inputs and observations of all calls in runs, by tool."""
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        timeline = await read_timeline(store, row.head.run, bodies=False)
-        for call, observation in timeline.results:
-            found.setdefault(call.call.tool, []).append((call.call.input, observation))
-    return found
-
-
-def with_recorded_effects(agent: Agent[Any, Any], recorded: Mapping[str, list[Any]]) -> Agent[Any, Any]:
-    """Return an agent whose tools with effects answer from a record, and make no call. So none needs approval."""
-    tools = [each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset]
-    return agent.using(tools=tools, approve="never")
+    calls = {}
+    for each in whole.results:
+        timeline = await read_timeline(store, each.run, bodies=False)
+        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
+    answers = {each.run: each.answer for each in whole.results}
+    return whole, [
+        RunChange(
+            run=each.task,
+            variant=each.variant,
+            again=each.run,
+            question=asked[each.task].head.question,
+            answers=(answers[each.task], each.answer),
+            calls=(calls[each.task], calls[each.run]),
+        )
+        for each in made.results
+    ]
 
 
 def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
@@ -167,9 +166,7 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
         key = _digest_input({**dict(zip(names, given, strict=False)), **kwargs})
         if (observation := results.get(key)) is None:
             raise ToolError(f"{tool.name} was not called: it has effects, and no recorded run made this call.")
-        if not observation.ok:
-            raise ToolError(observation.text)
-        return observation.value
+        return repeat_result(observation)
 
     @wraps(tool.function)
     async def answer_later(*args: Any, **kwargs: Any) -> Any:
@@ -181,20 +178,3 @@ def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
 
 def _digest_input(values: Mapping[str, Any]) -> str:
     return digest({name: to_json(value, None, repr(value)) for name, value in values.items()})
-
-
-async def _find_change(before: Iterable[CellResult], new: CellResult, store: Store) -> RunChange:
-    old = next(each for each in before if each.task == new.task)
-    calls = []
-    for run in (old.run, new.run):
-        timeline = await read_timeline(store, run, bodies=False)
-        calls.append(tuple(f"{each.call.tool}({each.call.input!r})" for each, _ in timeline.results))
-    question = (await store.find_run(old.run)).head.question
-    return RunChange(
-        run=old.run,
-        variant=new.variant,
-        again=new.run,
-        question=question,
-        answers=(old.answer, new.answer),
-        calls=(calls[0], calls[1]),
-    )

@@ -51,6 +51,13 @@ def make_result(run: Run, grade: Grade, *, cell: str, variant: str, task: str, r
     """Return the result of a run and its grade; reads the run's record."""
     events, phases = run.events, run.phases
     notes = [event.kind for event in events if isinstance(event, Noted)]
+    # Count tokens in and out by step; a step without a model call has none.
+    replies = [event for event in events if isinstance(event, Replied)]
+    sums = [[0, 0] for _ in range(max((reply.step for reply in replies), default=0))]
+    for reply in replies:
+        step = sums[max(reply.step, 1) - 1]
+        step[0] += reply.usage.input_tokens
+        step[1] += reply.usage.output_tokens
     return CellResult(
         cell=cell,
         variant=variant,
@@ -71,15 +78,5 @@ def make_result(run: Run, grade: Grade, *, cell: str, variant: str, task: str, r
         fell_back="fallback" in notes,
         calls_as_text="calls_as_text" in notes,
         phases=phases,
-        by_step=_count_by_step([event for event in events if isinstance(event, Replied)]),
+        by_step=tuple((used, written) for used, written in sums),
     )
-
-
-def _count_by_step(replies: list[Replied]) -> tuple[tuple[int, int], ...]:
-    """Count tokens in and out by step; a step without a model call has none."""
-    sums = [[0, 0] for _ in range(max((reply.step for reply in replies), default=0))]
-    for reply in replies:
-        step = sums[max(reply.step, 1) - 1]
-        step[0] += reply.usage.input_tokens
-        step[1] += reply.usage.output_tokens
-    return tuple((used, written) for used, written in sums)

@@ -38,11 +38,8 @@ GROW_AFTER = 10
 
 
 class Progress(Struct, frozen=True):
-    """The state of a running comparison.
-
-    `left` estimates the remaining seconds (None: unknown). `usd` is the cost of all its cells so far (None: a price is
-    unknown). `result` is the cell that has just finished, `said` a message.
-    """
+    """The state of a running comparison. `left` estimates the remaining seconds (None: unknown). `usd` is the cost of
+    all its cells so far (None: a price is unknown). `result` is the cell that has just finished, `said` a message."""
 
     finished: int
     cells: int

@@ -24,10 +24,8 @@ _ZPOWER = NormalDist().inv_cdf(POWER)
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion; (0, 1) if n is 0. Both arguments may be fractions.
-
-    Wilson 1927, J. Am. Stat. Assoc. 22:209.
-    """
+    """Return the 95 % interval of a proportion; (0, 1) if n is 0. Both arguments may be fractions. Wilson 1927, J. Am.
+    Stat. Assoc. 22:209."""
     if n <= 0:
         return 0.0, 1.0
     share, z2 = successes / n, _Z95**2
@@ -89,13 +87,15 @@ def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
 
 
 def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
-    """Count the subsets that sum up to at most `max_sum`.
-
-    One integer holds the counts for all sums, each in a slot of bits that it cannot outgrow. One shift and one addition
-    then add a size.
-    """
+    """Count the subsets that sum up to at most `max_sum`. One integer holds the counts for all sums, each in a slot of
+    bits that it cannot outgrow. One shift and one addition then add a size."""
     if sizes[-1] == 1:
-        return _count_choices(len(sizes), max_sum)
+        n = len(sizes)
+        ways = total = 1
+        for k in range(max_sum):
+            ways = ways * (n - k) // (k + 1)
+            total += ways
+        return total
     slot = len(sizes) + 1
     keep = (1 << slot * (max_sum + 1)) - 1
     counts = 1
@@ -104,19 +104,9 @@ def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
     return counts % ((1 << slot) - 1)  # the sum of the slots, as 9 leaves the sum of decimal digits
 
 
-def _count_choices(n: int, max_size: int) -> int:
-    ways = total = 1
-    for k in range(max_size):
-        ways = ways * (n - k) // (k + 1)
-        total += ways
-    return total
-
-
 def adjust_holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is at most 1 in 20.
-
-    Holm 1979, Scand. J. Stat. 6:65.
-    """
+    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is at most 1 in 20. Holm 1979, Scand. J.
+    Stat. 6:65."""
     adjusted, so_far = [0.0] * len(ps), 0.0
     for rank, at in enumerate(sorted(range(len(ps)), key=lambda at: ps[at])):
         so_far = max(so_far, min(1.0, (len(ps) - rank) * ps[at]))
@@ -157,10 +147,8 @@ def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> flo
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return a quantile of the values, which must not be empty, as numpy does.
-
-    Hyndman and Fan's type 7 (1996, Am. Stat. 50:361).
-    """
+    """Return a quantile of the values, which must not be empty, as numpy does. Hyndman and Fan's type 7 (1996, Am.
+    Stat. 50:361)."""
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
     below = math.floor(at)

@@ -72,10 +72,8 @@ def find_stub_tools(settings: str) -> tuple[Tool, ...]:
     path = find_file(name)
     known = load_stubs(path)
     if _digest(known) != mark:
-        raise ConfigError(
-            f"The tools of {path.name} are not those that the run started with.",
-            hint="The file has changed. Restore the old file, or start a new run.",
-        )
+        hint = "The file has changed. Restore the old file, or start a new run."
+        raise ConfigError(f"The tools of {path.name} are not those that the run started with.", hint=hint)
     return known
 
 

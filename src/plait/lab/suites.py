@@ -39,11 +39,8 @@ _ANSWER_OPTIONAL = ("world", "judge", "python")
 
 
 def load_suite(word: str) -> Suite:
-    """Load a suite by a word such as `basics:report`, `world:six`, `gsm8k:test.jsonl` or `tasks.jsonl`.
-
-    Raises `ConfigError` for an unknown suite, and for a file with an error: it names the file, the line and the
-    problem.
-    """
+    """Load a suite by a word such as `basics:report`, `world:six`, `gsm8k:test.jsonl` or `tasks.jsonl`. Raises
+    `ConfigError` for an unknown suite, and for a file with an error: it names the file, the line and the problem."""
     word = word.strip()
     name, _, argument = word.partition(":")
     if name in OURS:
@@ -78,9 +75,7 @@ def make_suite(given: str | Suite | Iterable[SuiteTask | Mapping[str, Any]]) -> 
 
 def replace_questions(suite: Suite, text: str) -> Suite:
     """Return a suite with other wordings: the lines of `text` that are not empty, one for each task, in their order.
-
-    Raises `ConfigError` if there are more or fewer.
-    """
+    Raises `ConfigError` if there are more or fewer."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) != len(suite.tasks):
         raise ConfigError(
@@ -97,11 +92,9 @@ def suite_names() -> list[str]:
 
 
 def load_tasks(argument: str) -> Suite:
-    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `ConfigError` with the line and the problem.
-
-    If a task names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other
-    fields are ignored, except one that looks like a misspelt field of a task.
-    """
+    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `ConfigError` with the line and the problem. If a task
+    names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other fields
+    are ignored, except one that looks like a misspelt field of a task."""
     name, _ = parse_options(argument, (), "of a file")
     path = find_file(name)
     entries = read_records(path)

@@ -73,10 +73,8 @@ class WrittenFiles(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The good runs of a journal as lines of chat: iterate over them, or write them to files.
-
-    `runs_left_out` counts skipped runs by reason. Each pass reads the journal again.
-    """
+    """The good runs of a journal as lines of chat: iterate over them, or write them to files. `runs_left_out` counts
+    skipped runs by reason. Each pass reads the journal again."""
 
     journal: Journal
     runs: tuple[GoodRun, ...]
@@ -104,9 +102,8 @@ class Trajectories:
                 name = training_file(loops[example.run], example.phase)
                 if name not in parts:
                     if (place / name).exists() and not force:
-                        raise ConfigError(
-                            f"{place / name} is there already.", hint="Nothing was written; --force writes over it."
-                        )
+                        hint = "Nothing was written; --force writes over it."
+                        raise ConfigError(f"{place / name} is there already.", hint=hint)
                     place.mkdir(parents=True, exist_ok=True)
                     parts[name] = (place / f".{name}.{os.getpid()}").open("wb")
                 parts[name].write(msgspec.json.encode(example.json()) + b"\n")

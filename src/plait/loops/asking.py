@@ -19,18 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
-from plait.core import (
-    Effects,
-    Failed,
-    LoopContext,
-    Message,
-    Reply,
-    assistant,
-    check_answer,
-    is_going_round,
-    note,
-    user,
-)
+from plait.core import Effects, Failed, LoopContext, Message, Reply, assistant, check_answer, is_going_round, note, user
 from plait.loops.format import Remark, Turn, Unreadable
 
 

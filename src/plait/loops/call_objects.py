@@ -20,9 +20,7 @@ _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"}
 
 class ObjectForm(Struct, frozen=True):
     """An object that calls a tool, in one format: its keys for the tool's name, the input, and the words beside them.
-
-    The first key of each is the one that is written, in the order of `keys`; readers accept the others.
-    """
+    The first key of each is the one that is written, in the order of `keys`; readers accept the others."""
 
     keys: tuple[str, ...]
     name: tuple[str, ...]

@@ -25,10 +25,8 @@ _NEXT = re.compile(rf"<{_PARAMETER}[= ]|</{FAMILY}(?:function|invoke)>|</{FAMILY
 
 
 def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int, bool]:
-    """Read `<parameter=city>Lyon</parameter>`, `<city>Lyon</city>` and the like from `at` on.
-
-    Return the values by name, the end of the last, and whether it is closed: by its own tag, or by the next one.
-    """
+    """Read `<parameter=city>Lyon</parameter>`, `<city>Lyon</city>` and the like from `at` on. Return the values by
+    name, the end of the last, and whether it is closed: by its own tag, or by the next one."""
     given: dict[str, JSON] = {}
     others = False
     while (field := _FIELD.match(text, at)) is not None:

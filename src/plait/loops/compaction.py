@@ -136,7 +136,11 @@ class Compaction:
                 return (yield from pass_effects(steps, first, on_result=self._note_answered))
             except ContextOverflow as why:
                 before = self._view
-                self._learn_room(attempt, why)
+                # Learn from a refused prompt how many tokens fit, or how many tokens it has.
+                tokens = self._count_tokens(attempt, self._view)
+                if why.room:
+                    self._tokens_a_byte *= max(1.0, (why.tokens or why.room) / tokens)
+                self._room = why.room or min(self._room or math.inf, tokens)
                 yield from self._compact(attempt, log, concluding)
                 if self._view == before:
                     chars = yield from shorten_results(before.chars, why)
@@ -205,13 +209,6 @@ class Compaction:
         if not any(message.attachments for message in effect.messages):  # whose tokens are only estimated
             self._answered = effect, result.usage.input_tokens
 
-    def _learn_room(self, attempt: Attempt, why: ContextOverflow) -> None:
-        """Learn from a refused prompt how many tokens fit, or how many tokens it has."""
-        tokens = self._count_tokens(attempt, self._view)
-        if why.room:
-            self._tokens_a_byte *= max(1.0, (why.tokens or why.room) / tokens)
-        self._room = why.room or min(self._room or math.inf, tokens)
-
 
 def measure_prompt(effect: Effect) -> tuple[int, int]:
     """Return the bytes of a prompt's texts, calls and tools (at least 1), and the estimated tokens of its images and
@@ -237,10 +234,8 @@ def shorten_results(chars: int, why: ContextOverflow) -> Effects[int]:
 
 
 def fit_prompt(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tuple[Any, int]]:
-    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
-
-    Returns what the attempt gave and the size it went through with. For loops without a log that grows.
-    """
+    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations. Returns
+    what the attempt gave and the size it went through with. For loops without a log that grows."""
     while True:
         try:
             return (yield from attempt(chars)), chars

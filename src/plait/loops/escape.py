@@ -70,9 +70,7 @@ class LabelGuard:
 
 class Escape:
     """The escape of one run. `labels` are those of the prompts in use, `tokens` the models'. `tools` may be called.
-
-    `syntaxes` put backslashes into the syntax of the loop's readers.
-    """
+    `syntaxes` put backslashes into the syntax of the loop's readers."""
 
     def __init__(
         self,
@@ -223,10 +221,8 @@ def _patterns(labels: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[st
 
 
 def _with_values(label: str, names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the pattern of a label that holds values, and a text that every match contains.
-
-    A label without a word of its own, such as `- lookup: x`, counts only with a tool's name in it.
-    """
+    """Return the pattern of a label that holds values, and a text that every match contains. A label without a word of
+    its own, such as `- lookup: x`, counts only with a tool's name in it."""
     arrow = label.endswith("->")
     body, sign = (label[:-2], r"(?=->)") if arrow else (label[:-1], _SIGN)
     first, *rest = body.split(HOLE)

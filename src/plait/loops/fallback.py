@@ -12,10 +12,8 @@ from plait.loops.registry import make
 
 
 def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
-    """Restart the task as the loop `name`. `why` is a sentence for the journal.
-
-    If the user must approve a plan, a loop that has no plan is refused: it would call tools without approval.
-    """
+    """Restart the task as the loop `name`. `why` is a sentence for the journal. If the user must approve a plan, a loop
+    that has no plan is refused: it would call tools without approval."""
     loop = make(name)
     if context.approve_plan and (context.tools or context.others) and "plan" not in loop.phases:
         unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs the user's approval."

@@ -50,11 +50,8 @@ class Unreadable(Exception):
 
 
 class Codec(ABC, Generic[R]):
-    """A format of replies in all directions, made from one description of it.
-
-    `R` is what a reply reads as: a turn, a plan, a decision. `n` counts turns from 1, for formats that number them.
-    `tools` are those that may be called.
-    """
+    """A format of replies in all directions, made from one description of it. `R` is what a reply reads as: a turn, a
+    plan, a decision. `n` counts turns from 1, for formats that number them. `tools` are those that may be called."""
 
     name: ClassVar[str] = ""
     stream_kind: ClassVar[type[Stream[Any]]]
@@ -92,10 +89,8 @@ class Codec(ABC, Generic[R]):
         """Escape this format's protocol in data. Escaping twice changes nothing more. `Escape` explains `inline`."""
 
     def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False) -> str | None:
-        """Return GBNF of what `write` makes for these tools, thoughts on one line; None if there is a schema.
-
-        `opened`: the prompt already ends in this turn's thought label, so the reply continues after it.
-        """
+        """Return GBNF of what `write` makes for these tools, thoughts on one line; None if there is a schema. `opened`:
+        the prompt already ends in this turn's thought label, so the reply continues after it."""
         return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:

@@ -19,9 +19,7 @@ def pass_effects(
     on_result: Callable[[Effect, Any], None] | None = None,
 ) -> Effects[T]:
     """Run `steps`. Yield what `change` makes of each effect, and call `on_result(effect, result)` with its result.
-
-    `first` is the effect that `steps` has yielded already; None if it has not begun.
-    """
+    `first` is the effect that `steps` has yielded already; None if it has not begun."""
     advance: Callable[[], Effect] = partial(next, steps)
     while True:
         try:

@@ -105,7 +105,9 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
         if (close := end_of_arguments(text, head.end())) < 0:
             raise Unreadable(f"The input of {head[1].strip()} is never closed: end it with `)`.")
         return StepCall(head[1].strip(), text[head.end() : close], text[close + 1 :].lstrip(" .;`*"))
-    end = _line_end(text, len(text) - len(text.lstrip()))
+    start = len(text) - len(text.lstrip())
+    end = text.find("\n", start)
+    end = len(text) if end < 0 else end
     line = text[:end].strip()
     name, _, rest = line.partition(" ")
     if (plain := name.strip("`*:,.\"'")).lower() in known:
@@ -114,11 +116,6 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
         remarks.append(repair_remark("an input without brackets was taken"))
         return StepCall(plain, rest.lstrip(" :="), text[end:])
     return None
-
-
-def _line_end(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return len(text) if end < 0 else end
 
 
 def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:

@@ -136,9 +136,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
     """Read a plan from a user's file: the written form (lines that begin with `# ` are comments), or a `Plan` as JSON.
-
-    Raises `Unreadable` with all errors, including parts that would be ignored.
-    """
+    Raises `Unreadable` with all errors, including parts that would be ignored."""
     if text.lstrip()[:1] != "{":
         read = read_plan(text, tools, in_words=False)
         if lost := [remark.text for remark in read.remarks if remark.kind == "cut"]:
@@ -193,10 +191,8 @@ def check_plan(
 
 def write_plan(plan: Plan) -> str:
     """Return the canonical text of a plan, without evidence; `read_plan` reads the same steps back, with no remarks.
-
     Numbers and booleans are written as JSON and so read back as text. A step's purpose is written on one line; a step
-    that is only a thought is dropped if it has none. Raises ValueError as `write_step` does.
-    """
+    that is only a thought is dropped if it has none. Raises ValueError as `write_step` does."""
     lines: list[str] = []
     thought_only = False
     for step in plan.steps:
@@ -210,10 +206,8 @@ def write_plan(plan: Plan) -> str:
 
 
 def write_step(step: Step) -> str:
-    """Return the line of a call: `#E1 = Tool[input]`.
-
-    Raises ValueError for a tool's name or an id that the form cannot hold, and for input that JSON cannot hold.
-    """
+    """Return the line of a call: `#E1 = Tool[input]`. Raises ValueError for a tool's name or an id that the form cannot
+    hold, and for input that JSON cannot hold."""
     if not is_plain_name(step.tool) or set(step.tool) & set("()="):
         raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
     if not _ID.fullmatch(step.id):

@@ -44,11 +44,9 @@ class References(Struct, frozen=True):
         return tuple(dict.fromkeys(self._id(match) for text in texts_in(value) for match in self._find(text)))
 
     def meant(self, value: JSON, steps: Collection[str], question: str = "") -> tuple[str, ...]:
-        """Return the ids in a value that are references rather than amounts.
-
-        `steps` are the ids that can be referenced. A reference to any other id is an error in the plan. `question` is
-        the user's: an amount in it is also an amount in the plan.
-        """
+        """Return the ids in a value that are references rather than amounts. `steps` are the ids that can be
+        referenced. A reference to any other id is an error in the plan. `question` is the user's: an amount in it is
+        also an amount in the plan."""
         return tuple(
             dict.fromkeys(
                 id
@@ -125,10 +123,8 @@ _MOST = 500
 
 
 def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
-    """Return the input with references in place of words, and the references that were inserted.
-
-    `earlier` holds the reference and the input of each earlier step.
-    """
+    """Return the input with references in place of words, and the references that were inserted. `earlier` holds the
+    reference and the input of each earlier step."""
     named = [
         (text.strip(), mark) for mark, given in earlier for text in texts_in(given) if len(text.strip()) >= _SHORTEST
     ]

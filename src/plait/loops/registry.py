@@ -45,10 +45,8 @@ def names() -> list[str]:
 
 
 def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
-    """Return the loop of that name with these options; text values (from a command line) are converted.
-
-    Raises `ConfigError` for an unknown name, option or value, with the valid ones.
-    """
+    """Return the loop of that name with these options; text values (from a command line) are converted. Raises
+    `ConfigError` for an unknown name, option or value, with the valid ones."""
     if name == AUTO_LOOP:
         if options:
             raise ConfigError(
@@ -60,10 +58,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     for option in options or {}:
         if option not in fields:
-            raise ConfigError(
-                f"The loop '{name}' has no option '{option}'.",
-                hint=f"It has: {', '.join(fields)}." if fields else "It has none.",
-            )
+            hint = f"It has: {', '.join(fields)}." if fields else "It has none."
+            raise ConfigError(f"The loop '{name}' has no option '{option}'.", hint=hint)
     try:
         made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
     except msgspec.ValidationError as why:
@@ -121,10 +117,8 @@ def splitter_of(loop: Loop, phase: str) -> Splitter:
 
 
 def write_reply(loop: Loop, phase: str, calls: Sequence[Call], answer: Any, thought: str, n: int) -> str:
-    """Return a reply of a phase, in the loop's own format, that makes `calls`, or else gives `answer`.
-
-    `n` is the number of the turn, from 1. Raises ValueError if the format cannot hold it.
-    """
+    """Return a reply of a phase, in the loop's own format, that makes `calls`, or else gives `answer`. `n` is the
+    number of the turn, from 1. Raises ValueError if the format cannot hold it."""
     codec = getattr(splitter_of(loop, phase), "codec", None)
     if calls:
         if codec is None:
@@ -191,10 +185,8 @@ _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 
 
 def loop_from(word: str) -> Loop:
-    """Return the loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
-
-    Raises `ConfigError` for an invalid word, loop, option or value.
-    """
+    """Return the loop of a word such as `react` or `react(dialect=lines,constrain=true)`. Raises `ConfigError` for an
+    invalid word, loop, option or value."""
     name, options = parts_of(word)
     return make(name, options)
 

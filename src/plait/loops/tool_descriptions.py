@@ -78,10 +78,8 @@ def argument_types(tool: ToolSpec) -> dict[str, str]:
 
 
 def input_words(tool: ToolSpec) -> str:
-    """Describe a tool's input for a prompt: `none`, `the city's name (string)`, or JSON of names and descriptions.
-
-    A single argument has no name here, because small models would write it into the input.
-    """
+    """Describe a tool's input for a prompt: `none`, `the city's name (string)`, or JSON of names and descriptions. A
+    single argument has no name here, because small models would write it into the input."""
     named = argument_types(tool)
     if not named:
         return "none"
@@ -211,10 +209,8 @@ MOST_SEARCHED = 3
 
 
 def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
-    """Return the tools shown, then those that the observations in `seen` describe, in the order of their appearance.
-
-    It depends only on the observations, so a replay offers the same tools.
-    """
+    """Return the tools shown, then those that the observations in `seen` describe, in the order of their appearance. It
+    depends only on the observations, so a replay offers the same tools."""
     return (*context.tools, *tools_found(context.others, seen)) if context.others else context.tools
 
 

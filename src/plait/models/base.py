@@ -162,10 +162,8 @@ class Model(Protocol):
         ...
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response, cut at the stop strings. Pure.
-
-        Raises `BadResponse`, or the `ModelError` for an endpoint's own error in the body.
-        """
+        """Return the reply in a response, cut at the stop strings. Pure. Raises `BadResponse`, or the `ModelError` for
+        an endpoint's own error in the body."""
         ...
 
     def without(self, ability: str) -> Model:

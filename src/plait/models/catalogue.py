@@ -94,7 +94,5 @@ def catalogue_model(name: str) -> CatalogueModel:
         return model
     near = difflib.get_close_matches(name, CATALOGUE, n=1)
     meant = f"Did you mean local:{near[0]}? " if near else ""
-    raise ConfigError(
-        f"There is no local model called {name!r}.",
-        hint=f"{meant}The catalogue has {', '.join(CATALOGUE)}; a file of yours is given as local:/path/to/model.gguf.",
-    )
+    hint = f"{meant}The catalogue has {', '.join(CATALOGUE)}; a file of yours is given as local:/path/to/model.gguf."
+    raise ConfigError(f"There is no local model called {name!r}.", hint=hint)

@@ -100,10 +100,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a pickle holds: the names of the variables of keys, which the loading process reads.
-
-        Raises `TypeError` for a key that was given as text.
-        """
+        """Return what a pickle holds: the names of the variables of keys, which the loading process reads. Raises
+        `TypeError` for a key that was given as text."""
         plain = {name: value for name, value in self.headers.items() if name not in self.hidden}
         variables = {self.headers[name]: variable for name, variable in self.hidden.items()}
         for secret, variable in {self.key: self.key_env, **variables}.items():
@@ -194,10 +192,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def as_recorded(self, described: Mapping[str, Any]) -> ChatModel:
-        """Return the model with the wire and the abilities of a recorded description.
-
-        The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
-        """
+        """Return the model with the wire and the abilities of a recorded description. The wire's own address comes with
+        it if it is on the same host. A record never redirects a key to another one."""
         model = structs.replace(self, abilities=self.abilities.as_recorded(described))
         wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
         if wire == self.wire or wire not in WIRES:

@@ -191,10 +191,8 @@ def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
     price = settings["electricity"]
     keys = set(price) - {"source", "date"} if isinstance(price, Mapping) else set()
     if keys not in ({"per_1k_tokens"}, {"watts", "tariff"}):
-        raise ConfigError(
-            f"{where} has the keys {', '.join(sorted(keys)) or '(none)'}.",
-            hint="Give watts and tariff (USD per kWh), or per_1k_tokens (USD) and neither of them.",
-        )
+        hint = "Give watts and tariff (USD per kWh), or per_1k_tokens (USD) and neither of them."
+        raise ConfigError(f"{where} has the keys {', '.join(sorted(keys)) or '(none)'}.", hint=hint)
     return Rate.from_mapping(price, where)
 
 

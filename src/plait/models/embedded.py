@@ -195,11 +195,8 @@ def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _S
 
 
 async def start_server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
-    """Return the server of a model, started if necessary. Raises `ModelMissing`.
-
-    `find` returns the model's file; it may take long, so it runs in a thread. Cancelling stops the waiting, not the
-    load.
-    """
+    """Return the server of a model, started if necessary. Raises `ModelMissing`. `find` returns the model's file; it
+    may take long, so it runs in a thread. Cancelling stops the waiting, not the load."""
     require_real_models(f"local:{name}")
     return await asyncio.wrap_future(_server(name, settings, find).up)
 

@@ -86,9 +86,8 @@ def join_models(models: tuple[Model, ...]) -> Model:
         return models[0]
     specs = [each.spec for each in models]
     if len(set(specs)) < len(specs):
-        raise ConfigError(
-            f"{SEPARATOR.join(specs)!r} names a model twice.", hint="Name each fallback model once, such as a|b."
-        )
+        hint = "Name each fallback model once, such as a|b."
+        raise ConfigError(f"{SEPARATOR.join(specs)!r} names a model twice.", hint=hint)
     return FallbackModels(models)
 
 

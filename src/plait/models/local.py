@@ -199,14 +199,13 @@ def _settings(table: Mapping[str, Any], env: Mapping[str, str]) -> ServerSetting
     known = ServerSettings.__struct_fields__
     if strange := sorted(set(table) - set(known)):
         raise ConfigError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
-    own = {"threads": _default_threads(), **table}
+    # More than two threads gain little at these sizes, and lose it when another program runs.
+    own = {
+        "threads": min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
+        **table,
+    }
     if threads := env.get(THREADS):
         if not threads.isdecimal():
             raise ConfigError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
         own["threads"] = int(threads)
     return convert_table(own, ServerSettings, "local")
-
-
-def _default_threads() -> int:
-    # More than two threads gain little at these sizes, and lose it when another program runs.
-    return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -68,20 +68,15 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
         self, spec: str, env: Mapping[str, str], instead: str, *, require_key: bool = True
     ) -> tuple[str, str, str]:
         """Return the address, the variable of the key, and the key. Raises `ConfigError` if a required key is missing
-        or cannot be sent.
-
-        `instead` is what the error suggests to users without a key.
-        """
+        or cannot be sent. `instead` is what the error suggests to users without a key."""
         moved = env.get(self.base_env, "").strip()
         address = check_address(moved, self.base_env) if moved else self.base_url
         for key_env in self.keys:
             if key := env.get(key_env, "").strip():
                 return address, key_env, check_key(key, key_env) if require_key else key
         if require_key and not self.local and address == self.base_url:
-            raise ConfigError(
-                f"{spec} needs a key, and {' or '.join(self.keys)} is not set.",
-                hint=f"Set it in the environment (export {self.keys[0]}=...), or use {instead}.",
-            )
+            hint = f"Set it in the environment (export {self.keys[0]}=...), or use {instead}."
+            raise ConfigError(f"{spec} needs a key, and {' or '.join(self.keys)} is not set.", hint=hint)
         return address, self.keys[0], ""
 
 
@@ -146,7 +141,5 @@ def check_key(key: str, where: str) -> str:
     if at is None:
         return key
     what = "a line end" if key[at] in "\r\n" else "a control character" if key[at].isascii() else "a sign beyond ASCII"
-    raise ConfigError(
-        f"{where} holds {what} (character {at + 1} of {len(key)}).",
-        hint="A key is one line of ASCII letters, digits and signs. Copy it again.",
-    )
+    hint = "A key is one line of ASCII letters, digits and signs. Copy it again."
+    raise ConfigError(f"{where} holds {what} (character {at + 1} of {len(key)}).", hint=hint)

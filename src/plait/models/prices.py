@@ -87,10 +87,8 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         return structs.replace(rates.get(requested, self), service_tiers={ORDINARY: self, **rates})
 
     def cost(self, usage: Usage, seconds: float = 0.0, service_tier: str = "") -> float | None:
-        """Return USD for one call, rounded to a billionth of a dollar; None for an unknown price.
-
-        `service_tier` is the tier that the reply reports. A tier without a price costs the same as the requested one.
-        """
+        """Return USD for one call, rounded to a billionth of a dollar; None for an unknown price. `service_tier` is the
+        tier that the reply reports. A tier without a price costs the same as the requested one."""
         if service_tier and self.service_tiers:
             tier = ORDINARY if service_tier in ORDINARY_TIERS else service_tier
             return self.service_tiers.get(tier, self).cost(usage, seconds)

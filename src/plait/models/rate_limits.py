@@ -32,10 +32,8 @@ class RateLimit(Struct, frozen=True):
 
 
 class RequestTurn(Struct, eq=False):
-    """A request's place in the `queue` of its endpoint; in none if there is no limit.
-
-    `at` is the time at which it may be sent, `tokens` the number that counts.
-    """
+    """A request's place in the `queue` of its endpoint; in none if there is no limit. `at` is the time at which it may
+    be sent, `tokens` the number that counts."""
 
     queue: RateLimiter | None = None
     at: float = 0.0

@@ -22,10 +22,8 @@ SHOWN = 60
 
 
 def recorded_model(described: Mapping[str, Any]) -> Model | str:
-    """Return a model that encodes requests as the recorded one did, without a key. It cannot be asked.
-
-    Returns the spec of a model that is encoded by code of the user's or of a plug-in.
-    """
+    """Return a model that encodes requests as the recorded one did, without a key. It cannot be asked. Returns the spec
+    of a model that is encoded by code of the user's or of a plug-in."""
     members = [recorded_model(each) for each in described.get("members", ())]
     if any(isinstance(each, str) for each in members):
         return str(described["spec"])

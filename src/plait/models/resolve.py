@@ -92,10 +92,8 @@ def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
 
 
 def add_settings(model: Model, phase: str, settings: AgentSettings) -> Model:
-    """Return a model with an agent's settings for a phase. Its spec names them.
-
-    Raises `ConfigError` if the model takes no settings.
-    """
+    """Return a model with an agent's settings for a phase. Its spec names them. Raises `ConfigError` if the model takes
+    no settings."""
     if not choose_settings(phase, agent=settings).are_set:
         return model
     members = []
@@ -144,7 +142,13 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key
     if provider in config.endpoints:
         return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env, require_key)
     if provider in HOSTS:
-        return _model_of_host(spec, provider, name, config, env, require_key)
+        host = HOSTS[provider]
+        if not name:
+            raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
+        address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
+        endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
+        model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env)
+        return structs.replace(model, rate_limit=config.rate_limits.get(provider))
     return _model_of_plugin(spec, provider, name, config)
 
 
@@ -240,28 +244,14 @@ def require_prices(models: Iterable[Model]) -> None:
         return
     names = ", ".join(lacking)
     lines = "\n".join(f"{json.dumps(name)} = {{ input = 1.00, output = 10.00 }}" for name in lacking)
-    raise ConfigError(
-        f"A limit in USD needs the price of every model, and Plait knows none for {names}.",
-        hint=f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}",
-    )
+    hint = f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}"
+    raise ConfigError(f"A limit in USD needs the price of every model, and Plait knows none for {names}.", hint=hint)
 
 
 def providers(config: ModelConfig | None = None) -> list[str]:
     """List every word that may stand before the colon, with those of plug-ins."""
     own = config.endpoints if config else ()
     return sorted({"local", "scripted", *HOSTS, *own, *(point.name for point in plugins(PLUGINS))})
-
-
-def _model_of_host(
-    spec: str, provider: str, name: str, config: ModelConfig, env: Mapping[str, str], require_key: bool
-) -> ChatModel:
-    host = HOSTS[provider]
-    if not name:
-        raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
-    endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
-    model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env)
-    return structs.replace(model, rate_limit=config.rate_limits.get(provider))
 
 
 def Chat(name: str = "", *, endpoint: Endpoint, settings: ModelSettings = NO_SETTINGS) -> ChatModel:
@@ -324,13 +314,7 @@ def _variable_in(header: str) -> str:
 
 
 def _chat_model(
-    spec: str,
-    name: str,
-    endpoint: EndpointConfig,
-    config: ModelConfig,
-    *,
-    key: str,
-    base_env: str,
+    spec: str, name: str, endpoint: EndpointConfig, config: ModelConfig, *, key: str, base_env: str
 ) -> ChatModel:
     """Make the model of an endpoint."""
     _warn_of_short_secret(key, endpoint.key_env or f"the key for {endpoint.base_url}")

@@ -144,10 +144,8 @@ class Scripted:
         try:
             script = msgspec.convert(value if isinstance(value, dict) else {"replies": value}, _ScriptFile)
         except msgspec.ValidationError as error:
-            raise ConfigError(
-                f"The script {where} is wrong: {error}.",
-                hint='Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.',
-            ) from None
+            hint = 'Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.'
+            raise ConfigError(f"The script {where} is wrong: {error}.", hint=hint) from None
         replies: Any
         if isinstance(script.replies, dict):
             replies = {phase: _read_script(part, f"{where}, {phase}") for phase, part in script.replies.items()}
@@ -369,10 +367,8 @@ def _list_replies(given: Any, phase: str) -> tuple[Any, ...] | Callable[[Think],
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         where = f"Scripted{f', phase {phase}' if phase else ''}, reply "
         return tuple(_read_reply(each, f"{where}{i}") for i, each in enumerate(given, 1))
-    raise ConfigError(
-        f"The replies of a scripted model are {repr_short(given)}.",
-        hint='Give a list of replies, such as ["Final Answer: 4"].',
-    )
+    hint = 'Give a list of replies, such as ["Final Answer: 4"].'
+    raise ConfigError(f"The replies of a scripted model are {repr_short(given)}.", hint=hint)
 
 
 def _read_script(value: Any, where: str) -> list[Script]:

@@ -76,10 +76,8 @@ _PLAIN = re.compile(r"(?![\s\"\[])[^@|,]+(?<!\s)")
 
 
 def split_settings(spec: str) -> tuple[str, ModelSettings]:
-    """Split `openai:gpt-5@effort=low@seed=1` into the model's spec and its settings.
-
-    Raises `ConfigError` for an unknown name or a value that does not fit.
-    """
+    """Split `openai:gpt-5@effort=low@seed=1` into the model's spec and its settings. Raises `ConfigError` for an
+    unknown name or a value that does not fit."""
     given: dict[str, Any] = {}
     rest = spec
     while found := _SETTING.search(rest):
@@ -190,9 +188,8 @@ def require_known_values(settings: ModelSettings, known: Mapping[str, tuple[str,
     for name, values in known.items():
         value = getattr(settings, name)
         if value is not UNSET and value not in values:
-            raise ConfigError(
-                f"{provider} has no {name} {value!r}.", hint=f"Choose one of {', '.join(values)}; extra_body takes any."
-            )
+            hint = f"Choose one of {', '.join(values)}; extra_body takes any."
+            raise ConfigError(f"{provider} has no {name} {value!r}.", hint=hint)
 
 
 def require_none_left(left: Mapping[str, Any], wire: str) -> None:

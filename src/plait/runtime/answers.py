@@ -49,9 +49,8 @@ def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str 
             given = msgspec.json.decode(edit[1])
         except msgspec.DecodeError as why:
             if edit[1][0] in '{["':  # other text is plain words: "edit the text first"
-                raise ConfigError(
-                    f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}'
-                ) from None
+                hint = 'Such as: edit {"text": "..."}'
+                raise ConfigError(f"The edited input is no JSON: {why}.", hint=hint) from None
         else:
             if binder is None:
                 return Decision("edit", given, by_user=True)
@@ -72,9 +71,7 @@ def record_answer(question: Question, value: str | Decision) -> ResultRecord:
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> Sequence[Question]:
     """Ask the user at the terminal, if there is one, and record the answers. Returns the questions that stay open.
-
-    Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text.
-    """
+    Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text."""
     if engine.run_spec.on_wait is None or any(each.run != engine.run_id for each in questions):
         return questions
     for i, question in enumerate(questions):
@@ -94,16 +91,13 @@ async def _ask(engine: Engine, question: Question) -> str | Decision | None:
                 assert engine.run_spec.on_wait is not None
                 answer = await call_either(engine.run_spec.on_wait, waiting)
         except (Exception, SystemExit) as why:
-            raise ConfigError(
-                f"The function on_wait= failed: {show_error(why)}.",
-                hint="It gets a Waiting and returns a text or None. Correct it, then resume the run.",
-            ) from why
+            hint = "It gets a Waiting and returns a text or None. Correct it, then resume the run."
+            raise ConfigError(f"The function on_wait= failed: {show_error(why)}.", hint=hint) from why
         if answer is None:
             return None
         if not isinstance(answer, str):
-            raise ConfigError(
-                f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
-            )
+            hint = 'Return a text, such as "yes", or None.'
+            raise ConfigError(f"The function on_wait= returned {answer!r}.", hint=hint)
         try:
             return read_answer(answer, question, engine.binder)
         except ConfigError as why:  # ask again, and say what was wrong

@@ -31,10 +31,8 @@ def without_id(answer: str, id: str) -> str | None:
 
 
 async def require_open_question(store: Store, run: str, id: str | None) -> Question:
-    """Return the open question with that id, of the run or of a child run (`Question.run`).
-
-    Raises `StaleAnswer`, which names the open questions.
-    """
+    """Return the open question with that id, of the run or of a child run (`Question.run`). Raises `StaleAnswer`, which
+    names the open questions."""
     still = await find_open_questions(store, run)
     found = next((asked for asked in still if asked.question == id), None)
     if found is not None:

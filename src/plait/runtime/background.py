@@ -130,11 +130,8 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
 
 
 async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
-    """Call a function that may be async, and return its result.
-
-    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`. See `raise_interrupt`
-    for a `KeyboardInterrupt`.
-    """
+    """Call a function that may be async, and return its result. A `CancelledError` that it raises although nobody
+    cancelled the run becomes a `RuntimeError`. See `raise_interrupt` for a `KeyboardInterrupt`."""
     try:
         value = function(*arguments)
         return await value if inspect.isawaitable(value) else value
@@ -160,9 +157,7 @@ class EventStream:
     """
 
     def __init__(
-        self,
-        begin: Callable[..., Coroutine[Any, Any, Any]],
-        on_event: Callable[[Event], None] | None = None,
+        self, begin: Callable[..., Coroutine[Any, Any, Any]], on_event: Callable[[Event], None] | None = None
     ) -> None:
         check_listener(on_event)
         self._begin, self._on_event = begin, on_event

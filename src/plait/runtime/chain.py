@@ -231,10 +231,8 @@ class Chain:
     # -- after
 
     async def settle(self, admitted: Admitted, result: Any) -> Any:
-        """Tell the guards the result, the last first; return it as they, and the user, change it.
-
-        Raises `Suspend` at the first question: what the guards behind it decide comes when the entry is settled again.
-        """
+        """Tell the guards the result, the last first; return it as they, and the user, change it. Raises `Suspend` at
+        the first question: what the guards behind it decide comes when the entry is settled again."""
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
         if not journal.is_new and (journal.replay or journal.is_seen(entry.key, entry.started)):
             return await self._settle_seen(admitted, result)

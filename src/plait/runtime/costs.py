@@ -67,11 +67,9 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
 
 def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
-    """Return what a run spent: a row for each phase and model, in the order of first use.
-
-    Everything on record counts, like in the run's totals and limits: a resumed run includes its earlier spending, and a
-    fork includes the cost of the steps that it took from its parent.
-    """
+    """Return what a run spent: a row for each phase and model, in the order of first use. Everything on record counts,
+    like in the run's totals and limits: a resumed run includes its earlier spending, and a fork includes the cost of
+    the steps that it took from its parent."""
     return merge_spending(part for moment in timeline.moments if (part := read_spending(moment)) is not None)
 
 
@@ -107,10 +105,8 @@ def merge_spending(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
 
 
 def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
-    """Return the sum of the rows. `calls` and `retries` count models only; `seconds` include tools and code.
-
-    Work that ran in parallel counts in full, so the seconds may exceed the clock's.
-    """
+    """Return the sum of the rows. `calls` and `retries` count models only; `seconds` include tools and code. Work that
+    ran in parallel counts in full, so the seconds may exceed the clock's."""
     rows = tuple(rows)
     models = [row for row in rows if not row.is_work]
     calls, retries = sum(row.calls for row in models), sum(row.retries for row in models)
@@ -118,11 +114,9 @@ def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
 
 
 def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int]:
-    """Return parts and total in whole units, so that the parts add up to the total.
-
-    The total is rounded half to even. Each part is rounded down; the missing units then go to the parts that lost most,
-    the first of equals first. So each part differs from its true value by less than one unit. Parts must be >= 0.
-    """
+    """Return parts and total in whole units, so that the parts add up to the total. The total is rounded half to even.
+    Each part is rounded down; the missing units then go to the parts that lost most, the first of equals first. So each
+    part differs from its true value by less than one unit. Parts must be >= 0."""
     exact = [Fraction(part) / unit for part in parts]
     total = round(sum(exact, Fraction(0)))
     cut = [math.floor(part) for part in exact]
@@ -149,11 +143,9 @@ def _decimal(units: int, digits: int) -> str:
 
 
 def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | None:
-    """Return the runs until the hardware is paid if each saves this many billionths of a dollar; None for never.
-
-    The result is exact: the smallest whole number of runs that save the price. Raises `ConfigError` if the price is not
-    above 0.
-    """
+    """Return the runs until the hardware is paid if each saves this many billionths of a dollar; None for never. The
+    result is exact: the smallest whole number of runs that save the price. Raises `ConfigError` if the price is not
+    above 0."""
     try:
         price = Decimal(str(hardware_usd))
     except InvalidOperation:

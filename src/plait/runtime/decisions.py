@@ -102,9 +102,7 @@ class Decisions:
 
     def follow_before(self, entry: Entry) -> Decision | None:
         """Change an entry's effect as the guards did on record. Return the refusal if it ended so; None if it did not.
-
-        After a change all guards may have decided again, so each may have decided several times.
-        """
+        After a change all guards may have decided again, so each may have decided several times."""
         guards = self.journal.decided.get(f"{entry.key}?", {})
         for _ in range(1 + REBINDS if guards else 0):
             digest = self.journal.digest(digested(entry.effect))
@@ -118,11 +116,8 @@ class Decisions:
     def follow_after(
         self, entry: Entry, result: Any, apply: Callable[[Any, Decision], Any]
     ) -> tuple[Any, dict[str, Decision]]:
-        """Return what the guards made of a result on record, and their decisions.
-
-        A decision counts only for the value that it was about. Each guard has decided once about the result that the
-        loop got: its newest decision.
-        """
+        """Return what the guards made of a result on record, and their decisions. A decision counts only for the value
+        that it was about. Each guard has decided once about the result that the loop got: its newest decision."""
         left, decided = dict(self.journal.decided.get(f"{entry.key}!", {})), dict[str, Decision]()
         while left:
             digest = f"@{self.journal.digest(digested(result))}"

@@ -93,14 +93,13 @@ class Engine:
         self.run_id, self.head = log.run, head
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
-        self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        if parent is not None and parent._ended is not None:
+            parent = None  # whatever its tool has left behind, it is over
+        self.parent = parent
         """The run whose tool performs this one."""
-        if self.parent is not None and self.parent._ended is not None:
-            self.parent = None  # whatever its tool has left behind, it is over
-        parent = self.parent
-        self.clock = RunClock(
-            None if run_spec.replay else run_spec.agent.limits.seconds, past.seconds, parent and parent.clock
-        )
+        seconds = None if run_spec.replay else run_spec.agent.limits.seconds
+        self.clock: RunClock = RunClock(seconds, past.seconds, parent.clock if parent is not None else None)
         self.tally = Tally(past.spent, past.children)
         if parent is not None:
             parent.tally.children[log.run] = self.tally
@@ -254,10 +253,8 @@ class Engine:
         return n
 
     async def perform_effect(self, key: str, effect: Effect, *, started: bool = False, beside: int = 0) -> Any:
-        """Perform an effect of the loop; of a started one, `beside` others began after it.
-
-        What is raised in place of a result is recorded under its key.
-        """
+        """Perform an effect of the loop; of a started one, `beside` others began after it. What is raised in place of a
+        result is recorded under its key."""
         performer = self.performers.of(effect)
         step = performer.step_of(effect)
         if (work := self.journal.works.get(read_key(key).n, performer.work)) != performer.work and "~" not in key:
@@ -304,17 +301,14 @@ class Engine:
         entry, performer, found = admitted.entry, admitted.performer, admitted.found
         if admitted.result is not UNSET:
             if found.value is UNSET and performer.work != "check":
-                record = ResultRecord(
-                    entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked
-                )
-                self.journal.buffer(record)
+                asked = performer.describe(entry).asked
+                self.journal.buffer(ResultRecord(entry.key, entry.step, performer.work, admitted.result, asked))
                 performer.report_refused(entry, admitted.result)
             return admitted.result
         if found.value is not UNSET:
             return found.value
         if performer.work == "check":
             return (await performer.perform(entry))[0]
-
         try:
             return await self.journal.entry(entry, performer.work, performer.describe(entry), performer.perform)
         except Suspend:

@@ -110,10 +110,8 @@ class Sources:
         return tuple(dict.fromkeys(self._within(text, written=True)))
 
     def in_code(self, code: str) -> tuple[str, ...]:
-        """Return the ungrounded numbers that code computes with or gives a name to.
-
-        Others are widths and limits, or literals of a call, which is checked itself.
-        """
+        """Return the ungrounded numbers that code computes with or gives a name to. Others are widths and limits, or
+        literals of a call, which is checked itself."""
         numbers = find_operands(code, units=self._units)
         found = (each for number, each in numbers if abs(number) > _COUNTED or not float(number).is_integer())
         return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))

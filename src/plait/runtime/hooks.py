@@ -110,10 +110,8 @@ class MissingHook(Hook):
 def require_hooks(hooks: Iterable[Hook | Guard], run: str) -> None:
     """Raise `ConfigError` if hooks of a recorded run are missing."""
     if missing := [hook.name for hook in hooks if isinstance(hook, MissingHook)]:
-        raise ConfigError(
-            f"Run {run} has hooks that were given in Python: {', '.join(missing)}.",
-            hint=f'Go on in Python, with the agent that has them: agent.resume("{run}"), agent.fork("{run}", STEP).',
-        )
+        hint = f'Go on in Python, with the agent that has them: agent.resume("{run}"), agent.fork("{run}", STEP).'
+        raise ConfigError(f"Run {run} has hooks that were given in Python: {', '.join(missing)}.", hint=hint)
 
 
 def has_point(hook: Hook, point: str) -> bool:

@@ -32,11 +32,9 @@ ROUNDED = 3
 
 
 def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
-    """Say whether `value`, written with so many decimals, follows from the numbers.
-
-    It is the sum, difference, product or quotient of two of them, the sum of three or four, or a percentage less or
-    more than a hundred percent (20 percent off: 0.8 and 80).
-    """
+    """Say whether `value`, written with so many decimals, follows from the numbers. It is the sum, difference, product
+    or quotient of two of them, the sum of three or four, or a percentage less or more than a hundred percent (20
+    percent off: 0.8 and 80)."""
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False
@@ -113,10 +111,8 @@ def find_constants(code: str) -> Iterator[str]:
 
 
 def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
-    """Yield the numbers in code that are operands or the value of a name, except those that convert units.
-
-    `units`: the text names units, so 100 may convert a whole number as well.
-    """
+    """Yield the numbers in code that are operands or the value of a name, except those that convert units. `units`: the
+    text names units, so 100 may convert a whole number as well."""
     for node in _nodes(code):
         if isinstance(node, ast.BinOp):
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
@@ -177,10 +173,8 @@ def find_conversions(formula: str) -> set[str]:
 
 
 def find_guesses(formula: str) -> set[str]:
-    """Return the 10, 100 and 1000 that a formula multiplies a whole number with.
-
-    In a text without units they convert nothing: models guess unknown prices with them.
-    """
+    """Return the 10, 100 and 1000 that a formula multiplies a whole number with. In a text without units they convert
+    nothing: models guess unknown prices with them."""
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
 

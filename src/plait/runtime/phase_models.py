@@ -81,10 +81,8 @@ class Phases:
             # Compaction, or a loop that another fell back to, where only the loop's phases were given models.
             members = next(iter(self._models.values()), None)
         if members is None:
-            raise ConfigError(
-                f"The phase '{phase}' has no model.",
-                hint="Give model=..., or one for this phase in models={...}.",
-            )
+            hint = "Give model=..., or one for this phase in models={...}."
+            raise ConfigError(f"The phase '{phase}' has no model.", hint=hint)
         return members
 
     def models_of(self, phases: Iterable[str]) -> tuple[Model, ...]:

@@ -39,11 +39,8 @@ def recorded_loop(head: RunHead) -> Loop | None:
 
 
 def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> list[Event]:
-    """Return the events of a record, each text in one piece of its kind.
-
-    `loop` separates thoughts, actions and answers; without it, all text is thought. `answer` is the run's; if it is not
-    given, the last one written is it.
-    """
+    """Return the events of a record, each text in one piece of its kind. `loop` separates thoughts, actions and
+    answers; without it, all text is thought. `answer` is the run's; if it is not given, the last one written is it."""
     events: list[Event] = []
     written, step = WrittenText(events.append), 0
     for moment in timeline.moments:
@@ -67,10 +64,8 @@ def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> l
 
 
 def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
-    """Split the reply of a model call into thoughts, actions and answers, one piece each.
-
-    A reply that a tool asked for is a note.
-    """
+    """Split the reply of a model call into thoughts, actions and answers, one piece each. A reply that a tool asked for
+    is a note."""
     if call.reply is None:
         return []
     if call.i >= 0:

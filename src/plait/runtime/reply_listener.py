@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 
 class ReplyListener:
-    """Splits the text of an unfinished reply into events, and passes lines to a loop that waits for them.
-
-    `again`: another process made attempts, and pieces of them may have been taken, so the reply begins again.
-    """
+    """Splits the text of an unfinished reply into events, and passes lines to a loop that waits for them. `again`:
+    another process made attempts, and pieces of them may have been taken, so the reply begins again."""
 
     def __init__(self, engine: Engine, entry: Entry, again: bool) -> None:
         self._engine, self._step, self._key, self._n = engine, entry.step, entry.key, read_key(entry.key).n

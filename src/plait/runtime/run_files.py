@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core.attachments import IMAGE_TYPES, LONGEST_NAME, PDF, detect_media_type
 from plait.core.errors import ConfigError
-from plait.journal.store import Store, list_children, read_timeline
+from plait.journal.store import Store, list_descendants, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime.calls.artifacts import find_artifacts
 
@@ -52,26 +52,29 @@ class RunFile(Struct, frozen=True):
 
     def json(self) -> dict[str, Any]:
         """Return what is known of the file, without its bytes; `size` is in bytes."""
-        return {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"} | {
-            "size": len(self.data)
-        }
+        known = {each: getattr(self, each) for each in self.__struct_fields__ if each != "data"}
+        return {**known, "size": len(self.data)}
 
     def __str__(self) -> str:
         return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
+
+
+def list_shown(timeline: Timeline) -> list[tuple[str, str, dict[str, str], bytes | None]]:
+    """Return the tool and key of each call and each piece of code, the artifacts that it shows (what they are in words,
+    by id), and the bytes in its row."""
+    made = [
+        (call.call.tool, call.key, find_artifacts((call.seen or seen).value), call.artifacts)
+        for call, seen in timeline.results
+    ]
+    code = [(CODE, each.key, {at.id: at.about for at in each.ran.made}, each.artifacts) for each in timeline.code]
+    return made + code
 
 
 def read_files(timeline: Timeline) -> list[RunFile]:
     """Return the files of a run's own calls and code. Those of a result that a guard or the user withheld stay
     inside."""
     found: list[RunFile] = []
-    made: list[tuple[str, str, dict[str, str], bytes | None]] = [
-        (call.call.tool, call.key, find_artifacts((call.seen or seen).value), call.artifacts)
-        for call, seen in timeline.results
-        if call.artifacts
-    ]
-    for code in timeline.code:
-        made.append((CODE, code.key, {each.id: each.about for each in code.ran.made}, code.artifacts))
-    for tool, key, shown, artifacts in made:
+    for tool, key, shown, artifacts in list_shown(timeline):
         with suppress(msgspec.MsgspecError):  # damaged, or of a foreign journal
             stored = msgspec.msgpack.decode(artifacts or b"\x80", type=dict[str, tuple[str, bytes]])
             for id in filter(shown.__contains__, stored):
@@ -91,13 +94,8 @@ def read_files(timeline: Timeline) -> list[RunFile]:
 
 async def read_files_of(store: Store, run: str) -> list[RunFile]:
     """Return the files of a run and its child runs. Raises `JournalError`."""
-    found, left, seen = list[RunFile](), [run], set[str]()
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
-        if (name := left.pop()) not in seen:
-            seen.add(name)
-            found += read_files(await read_timeline(store, name))
-            left += [row.head.run for row in reversed(await list_children(store, name))]
-    return found
+    runs = [run, *(row.head.run for row in await list_descendants(store, run))]
+    return [file for each in runs for file in read_files(await read_timeline(store, each))]
 
 
 def save_files(files: Iterable[RunFile], folder: str | Path) -> list[Path]:

@@ -28,10 +28,8 @@ LONG = 0.05
 
 
 class FoundEntry(Struct, frozen=True):
-    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
-
-    `asked`, `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result.
-    """
+    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent. `asked`,
+    `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result."""
 
     asked: Any = UNSET
     made: Any = UNSET
@@ -189,17 +187,10 @@ class RunJournal:
         self._add(record)
 
     async def entry(
-        self,
-        entry: Entry,
-        name: str,
-        work: EntryWork,
-        perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
+        self, entry: Entry, name: str, work: EntryWork, perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]]
     ) -> Any:
-        """Perform an entry that has no result, between its intent and its result. Returns the result.
-
-        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a
-        replay.
-        """
+        """Perform an entry that has no result, between its intent and its result. Returns the result. `name` is the
+        kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay."""
         if self.replay:
             raise RecordEnds
         key, step = entry.key, entry.step

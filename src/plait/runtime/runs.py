@@ -172,10 +172,8 @@ def read_finished_run(
 ) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
-        raise JournalError(
-            f"Run {row.head.run} has not ended ({row.status}).",
-            hint=f"plait resume {row.head.run} goes on with it.",
-        )
+        hint = f"plait resume {row.head.run} goes on with it."
+        raise JournalError(f"Run {row.head.run} has not ended ({row.status}).", hint=hint)
     rows, read_children = _make_readers(store, row.head.run)
     return run_of(
         row.head,
@@ -282,9 +280,7 @@ async def perform(
     on_suspend: Callable[[Sequence[Question]], None] | None = None,
 ) -> Run[Any]:
     """Perform an opened run to its end, in a task of its own. `on_suspend` gets the open questions of a run that waits.
-
-    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised.
-    """
+    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised."""
     listener = Listener(on_event) if on_event is not None else None
     work = _perform(run_spec, head, log, store, listener, resumed, on_suspend)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")

@@ -48,21 +48,19 @@ _refused: dict[str, str] = {}  # by name: why a session could not be opened
 
 
 def sandbox(name: str = AUTO) -> Sandbox:
-    """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages.
-
-    Raises `ConfigError` for another name, and for a package that is not installed.
-    """
-    name, colon, packages = (default_sandbox()[0] if name == AUTO else name).partition(":")
-    if name == "monty" and not colon:
+    """Return the sandbox of that name: `auto`, one of `BACKENDS`, or `process:` and installed packages. Raises
+    `ConfigError` for another name, and for a package that is not installed."""
+    name = default_sandbox()[0] if name == AUTO else name
+    if name == "monty":
         from plait.sandbox.monty import MontySandbox
 
         return MontySandbox()
-    if name == "process":
+    if name.partition(":")[0] == "process":
         from plait.sandbox.process import Process
 
-        return Process([each.strip() for each in packages.split(",")] if packages else ())
+        return Process(packages_of(name))
     hint = f"There are: {AUTO}, {', '.join(BACKENDS)}; process:pandas,numpy also has installed packages."
-    raise ConfigError(f"There is no sandbox {name + colon + packages!r}.", hint=hint)
+    raise ConfigError(f"There is no sandbox {name!r}.", hint=hint)
 
 
 def name_of(chosen: str | Sandbox) -> str:
@@ -98,10 +96,8 @@ def default_sandbox() -> tuple[str, str]:
 
 
 async def check_sandbox(chosen: str | Sandbox) -> None:
-    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code.
-
-    Opens a session once per process. If `process` was only the default, `monty` becomes the default instead.
-    """
+    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code. Opens a
+    session once per process. If `process` was only the default, `monty` becomes the default instead."""
     name = name_of(chosen)
     if name in _opened or not (isinstance(chosen, str) or packages_of(chosen)):
         return

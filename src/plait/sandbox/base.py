@@ -84,10 +84,8 @@ def code_error(code: str, kind: str, message: str, line: int = 0, limit: CodeLim
 def check_results(results: Sequence[Result], waiting: int) -> None:
     """Raise `ConfigError` if there is not one result for each call that the code waits for."""
     if not waiting or len(results) != waiting:
-        raise ConfigError(
-            f"{len(results)} results were given; the code waits for {waiting}.",
-            hint="Give one result for each call of the last turn.",
-        )
+        hint = "Give one result for each call of the last turn."
+        raise ConfigError(f"{len(results)} results were given; the code waits for {waiting}.", hint=hint)
 
 
 class SandboxSession(Protocol):

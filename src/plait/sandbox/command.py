@@ -165,10 +165,8 @@ def _check_status(status: bytes) -> None:
 
 
 def _cannot_confine(missing: str) -> ConfigError:
-    return ConfigError(
-        f"This machine can't confine a shell: {missing}.",
-        hint="It takes Linux with Landlock, seccomp filters and unprivileged user namespaces. Leave the shell out.",
-    )
+    hint = "It takes Linux with Landlock, seccomp filters and unprivileged user namespaces. Leave the shell out."
+    return ConfigError(f"This machine can't confine a shell: {missing}.", hint=hint)
 
 
 async def _read_ends(stream: asyncio.StreamReader | None) -> str:

@@ -105,9 +105,7 @@ def landlock(allowed: Iterable[tuple[str, int]] = ()) -> int:
 
 def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
     """Set resource limits: `memory` more bytes of address space, no file written or opened, no core, no process.
-
-    `statm` is /proc/self/statm, opened earlier.
-    """
+    `statm` is /proc/self/statm, opened earlier."""
     now = int(statm.read().split()[0]) * resource.getpagesize()
     statm.close()
     none = dict.fromkeys(("CORE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NPROC"), 0)

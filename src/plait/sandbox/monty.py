@@ -187,10 +187,8 @@ class MontySession:
         self._piece = None
 
     async def _unwind(self, piece: MontyPiece) -> tuple[bool, bool]:
-        """End a waiting piece. Returns whether the piece was undone, and whether all names were lost.
-
-        If the code cannot catch an exception, Plait raises one at the call and keeps the names made so far.
-        """
+        """End a waiting piece. Returns whether the piece was undone, and whether all names were lost. If the code
+        cannot catch an exception, Plait raises one at the call and keeps the names made so far."""
         waits = getattr(piece.at, "pending_call_ids", None)
         if piece.at is not None and waits != [] and not self._holds_exceptions(piece.code):
             given_up = {"exc_type": "KeyboardInterrupt", "message": "given up"}
@@ -243,11 +241,8 @@ class MontySession:
 
 
 def read_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError:
-    """Turn a `MontyRuntimeError` or `MontySyntaxError` of a piece into an error.
-
-    The line is that of the innermost frame inside the piece. If a function of an earlier piece failed, it is the line
-    of the call.
-    """
+    """Turn a `MontyRuntimeError` or `MontySyntaxError` of a piece into an error. The line is that of the innermost
+    frame inside the piece. If a function of an earlier piece failed, it is the line of the call."""
     kind, _, message = problem.display("type-msg").partition(": ")
     kind, message = kind.rpartition(".")[2], plain(message)
     frames = [frame for frame in problem.traceback() if frame.filename == piece.filename]

@@ -89,7 +89,12 @@ class MontyPiece:
         if self._trips > TRIPS:
             self.use.sleep(0)
         if hasattr(at, "pending_call_ids"):
-            return self._futures(at)
+            ids = sorted(at.pending_call_ids)
+            if not ids or not self._promised.keys() >= set(ids):
+                raise Over("", "it awaits what an earlier piece of code began, or nothing at all: make the call again")
+            self.at, self.ids = at, ids
+            self.calls = tuple(self._promised.pop(one) for one in ids)
+            return None
         if hasattr(at, "variable_name"):
             return self._name(at)
         answer = self._inside(at)
@@ -105,14 +110,6 @@ class MontyPiece:
             self._promised[at.call_id] = call
             return _resume(at, {"future": ...})
         self.at, self.ids, self.calls = at, None, (call,)
-        return None
-
-    def _futures(self, at: Any) -> Awaitable[Any] | None:
-        ids = sorted(at.pending_call_ids)
-        if not ids or not self._promised.keys() >= set(ids):
-            raise Over("", "it awaits what an earlier piece of code began, or nothing at all: make the call again")
-        self.at, self.ids = at, ids
-        self.calls = tuple(self._promised.pop(one) for one in ids)
         return None
 
     def _name(self, at: Any) -> Awaitable[Any]:

@@ -60,9 +60,8 @@ def library() -> ModuleType:
     try:
         import pydantic_monty
     except ImportError as missing:
-        raise ConfigError(
-            "The sandbox 'monty' needs the package pydantic-monty.", hint=install_hint("code")
-        ) from missing
+        hint = install_hint("code")
+        raise ConfigError("The sandbox 'monty' needs the package pydantic-monty.", hint=hint) from missing
     return pydantic_monty
 
 
@@ -98,9 +97,7 @@ def pool() -> AsyncMonty:
         mine = _pools.get(os.getpid())
         if mine is None:
             mine = library().AsyncMonty(
-                max_processes=MAX_PROCESSES,
-                checkout_timeout=WAIT_SECONDS,
-                feed_duration_limit_grace=GRACE_SECONDS,
+                max_processes=MAX_PROCESSES, checkout_timeout=WAIT_SECONDS, feed_duration_limit_grace=GRACE_SECONDS
             )
             if (why := _apart(mine.__aenter__)) is not None:
                 raise _unstarted(why)
@@ -202,9 +199,7 @@ class Worker:
 
     async def ready(self) -> bool:
         """Get a worker with the saved state. Returns False if the state could not be restored, so all names are lost.
-
-        Raises `NoWorker`.
-        """
+        Raises `NoWorker`."""
         if self._session is not None:
             return True
         session = await checkout(self._settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,65 +24,52 @@ class InstalledPackages(Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-def check_names(names: tuple[str, ...]) -> None:
-    """Raise `ConfigError` for something that is not the plain name of a package."""
-    for name in names:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is not the name of a package for the sandbox.",
-                hint='Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.',
-            )
-
-
 @cache
 def find_packages(names: tuple[str, ...]) -> InstalledPackages:
-    """Find installed packages by the names of their distributions or modules. Raises `ConfigError` if one is missing.
-
-    What they depend on is found by their metadata; what is not installed of it is left out.
-    """
-    check_names(names)
-    found: dict[str, Any] = {}
+    """Find installed packages by the names of their distributions or modules. What they depend on is found by their
+    metadata; what is not installed of it is left out. Raises `ConfigError` for a package that is missing, and for what
+    is no name of one."""
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            hint = 'Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.'
+            raise ConfigError(f"{name!r} is not the name of a package for the sandbox.", hint=hint)
+    found: set[str] = set()
+    modules: dict[str, None] = {}
+    loaded: dict[str, None] = {}
+    folders: dict[str, None] = {}
     todo = [(name, True) for name in names]
-    modules: list[str] = []
-    loaded: list[str] = []
-    folders: list[str] = []
-    while todo:
-        name, is_named = todo.pop(0)
-        distribution = _find(name, is_named)
-        key = re.sub(r"[-_.]+", "-", distribution.name).lower() if distribution is not None else ""
-        if distribution is None or key in found:
+    for name, is_named in todo:  # it grows
+        if (distribution := _find(name, is_named)) is None:
             continue
-        found[key] = distribution
-        own = _modules_of(distribution)
+        key = re.sub(r"[-_.]+", "-", distribution.name).lower()
+        if key in found:
+            continue
+        found.add(key)
+        own = dict.fromkeys(_modules_of(distribution))
         if is_named and not own:
-            raise ConfigError(
-                f"The package {name!r} has no modules that the sandbox can find: it may be an editable install.",
-                hint=f"Install it in full: pip install --force-reinstall {name}",
-            )
-        modules += own if is_named else []
-        loaded += own
-        folders.append(str(distribution.locate_file("")))
-        required = [
-            each for each in distribution.requires or () if "extra ==" not in each.replace("extra==", "extra ==")
-        ]
-        todo += [(match[1], False) for each in required if (match := _REQUIRED.match(each))]
-    return InstalledPackages(*(tuple(dict.fromkeys(each)) for each in (modules, loaded, folders)))
+            hint = f"Install it in full: pip install --force-reinstall {name}"
+            what = f"The package {name!r} has no modules that the sandbox can find: it may be an editable install."
+            raise ConfigError(what, hint=hint)
+        modules |= own if is_named else {}
+        loaded |= own
+        folders[str(distribution.locate_file(""))] = None
+        for each in distribution.requires or ():
+            if "extra ==" not in each.replace("extra==", "extra ==") and (match := _REQUIRED.match(each)):
+                todo.append((match[1], False))
+    return InstalledPackages(tuple(modules), tuple(loaded), tuple(folders))
 
 
 def _find(name: str, is_named: bool) -> Any:
     from importlib.metadata import PackageNotFoundError, distribution, packages_distributions  # 20 ms
 
-    try:
+    with suppress(PackageNotFoundError):
         return distribution(name)
-    except PackageNotFoundError:
-        if not is_named:
-            return None
+    if not is_named:
+        return None
     for owner in packages_distributions().get(name, ()):  # a module's name, such as sklearn
         return distribution(owner)
-    raise ConfigError(
-        f"The package {name!r} of the sandbox is not installed.",
-        hint=f"Install it in this environment: pip install {name}",
-    )
+    hint = f"Install it in this environment: pip install {name}"
+    raise ConfigError(f"The package {name!r} of the sandbox is not installed.", hint=hint)
 
 
 def _modules_of(distribution: Any) -> list[str]:

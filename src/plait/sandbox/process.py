@@ -115,10 +115,8 @@ class ProcessSession:
                 self._child = None
                 status = await child.end()
         if "lacks" in said:
-            raise ConfigError(
-                f"The process sandbox can't confine code on this machine: {said['lacks']}.",
-                hint="It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters.",
-            )
+            hint = "It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters."
+            raise ConfigError(f"The process sandbox can't confine code on this machine: {said['lacks']}.", hint=hint)
         if "ready" not in said:
             raise ConfigError(
                 f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status}).",
@@ -167,7 +165,10 @@ class ProcessSession:
             self._use.seconds += ran
             if answer.get("full"):
                 raise Broken("too many pieces of code were given up")
-            files = _read_files(answer.pop("files", []))
+            data = answer.pop("files", [])
+            if not isinstance(data, list) or len(data) > FILES:
+                raise Broken("no files")
+            files = tuple((_name_file(name), base64.b64decode(content, validate=True)) for name, content in data)
             if answer.keys() not in ({"calls"}, {"error"}):
                 raise Broken("no message")
             calls: tuple[OutCall, ...] = ()
@@ -277,12 +278,6 @@ def _bundled_zones() -> list[str]:
     """Return the folder of time zones of the package tzdata, if it is installed."""
     spec = find_spec("tzdata")
     return [os.path.join(place, "zoneinfo") for place in (spec.submodule_search_locations or () if spec else ())]
-
-
-def _read_files(data: Any) -> tuple[tuple[str, bytes], ...]:
-    if not isinstance(data, list) or len(data) > FILES:
-        raise Broken("no files")
-    return tuple((_name_file(name), base64.b64decode(content, validate=True)) for name, content in data)
 
 
 def _name_file(name: Any) -> str:

@@ -72,10 +72,8 @@ class _Starter:
 
 
 def _keep_addresses() -> None:
-    """Make processes started by this thread use the same memory layout each time, if the kernel allows it.
-
-    Code can see addresses: in a `repr`, and in the order of a set. A restored session should see the same ones.
-    """
+    """Make processes started by this thread use the same memory layout each time, if the kernel allows it. Code can see
+    addresses: in a `repr`, and in the order of a set. A restored session should see the same ones."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.personality(ctypes.c_ulong(libc.personality(ctypes.c_ulong(0xFFFFFFFF)) | _ADDR_NO_RANDOMIZE))

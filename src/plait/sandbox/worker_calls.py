@@ -251,9 +251,7 @@ class Ready:
 
 class Soft(ast.NodeTransformer):
     """Make `await` of a plain value return the value, and `return tool(...)` in an `async def` return its result.
-
-    `returned` are the awaited calls that an `async def` returns.
-    """
+    `returned` are the awaited calls that an `async def` returns."""
 
     def __init__(self, returned: list[ast.Call]) -> None:
         self.returned = returned

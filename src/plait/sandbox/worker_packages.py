@@ -63,9 +63,7 @@ class MemoryFile(io.BytesIO):
 
 class MemoryFiles:
     """The files that code can open: `data` of packages by their path, and `made`, those that it has made by their name.
-
-    `new` are the names of those that have not left the worker.
-    """
+    `new` are the names of those that have not left the worker."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
@@ -181,9 +179,7 @@ def load_zones(folders: list[str]) -> None:
 
 def load_packages(packages: dict[str, Any], folder: str) -> MemoryFiles:
     """Import all modules of the packages, and keep their data. `folder` is a private one for what they write meanwhile.
-
-    Raises `ImportError` if a package itself cannot be imported; single modules of it may fail.
-    """
+    Raises `ImportError` if a package itself cannot be imported; single modules of it may fail."""
     loaded, folders = packages["loaded"], packages["folders"]
     tops = tuple(os.path.join(place, name) for place in folders for name in loaded)
 

@@ -16,10 +16,7 @@ from typing import Any
 LIBRARY, WORKER = "/python", "/sandbox"
 """The folders that code sees instead of the standard library's and this one."""
 
-_folders = {
-    os.path.dirname(os.path.abspath(__file__)): WORKER,
-    os.path.dirname(os.__file__): LIBRARY,
-}
+_folders = {os.path.dirname(os.path.abspath(__file__)): WORKER, os.path.dirname(os.__file__): LIBRARY}
 
 
 def show_path(path: str) -> str:

@@ -79,10 +79,8 @@ class Budget:
 
 
 def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None, depth: int = 0) -> Any:
-    """Return a value as JSON. `handle` returns the JSON of an object that has a handle, None for any other.
-
-    Raises `TypeError` for a value that cannot cross, `ValueError` for one that is too deep, too long or too much.
-    """
+    """Return a value as JSON. `handle` returns the JSON of an object that has a handle, None for any other. Raises
+    `TypeError` for a value that cannot cross, `ValueError` for one that is too deep, too long or too much."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -131,10 +129,8 @@ def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None,
 
 
 def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = RESULT_DEPTH + 2) -> Any:
-    """Return the value that `pack` wrote. `handle` returns the object of a handle.
-
-    Raises `ValueError` (or `TypeError`, `ArithmeticError`, `KeyError`) for anything that `pack` never writes.
-    """
+    """Return the value that `pack` wrote. `handle` returns the object of a handle. Raises `ValueError` (or `TypeError`,
+    `ArithmeticError`, `KeyError`) for anything that `pack` never writes."""
     if data is None or isinstance(data, (bool, int, float)):
         return data
     if isinstance(data, str):

@@ -53,9 +53,7 @@ def default_cache_file() -> Path:
 
 class VectorCache:
     """A file of vectors that any number of processes and threads may share. `path` defaults to `default_cache_file()`.
-
-    Nothing is created before the first use. Each use opens the file again, so threads and forks are safe.
-    """
+    Nothing is created before the first use. Each use opens the file again, so threads and forks are safe."""
 
     def __init__(self, path: str | Path | None = None, *, size: int = SIZE) -> None:
         self.path = Path(path) if path is not None else default_cache_file()

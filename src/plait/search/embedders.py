@@ -63,26 +63,21 @@ def load_embedder(
         return spec
     if callable(spec):
         return FunctionEmbedder(spec, name)
-    raise ConfigError(
-        f"{spec!r} is not an embedder.", hint='Give "local", "provider:model", a function of texts, or an Embedder.'
-    )
+    hint = 'Give "local", "provider:model", a function of texts, or an Embedder.'
+    raise ConfigError(f"{spec!r} is not an embedder.", hint=hint)
 
 
 def require_modules(*modules: str) -> None:
     """Raise `ConfigError` if a module of the extra `search` is not installed."""
     for module in modules:
         if find_spec(module) is None:
-            raise ConfigError(
-                f"Search by meaning needs {module}, which is not installed.",
-                hint=install_hint("search"),
-            )
+            hint = install_hint("search")
+            raise ConfigError(f"Search by meaning needs {module}, which is not installed.", hint=hint)
 
 
 class FunctionEmbedder:
-    """A user's own function as an `Embedder`.
-
-    Without a name its vectors are not cached, because Plait cannot know when the function changes.
-    """
+    """A user's own function as an `Embedder`. Without a name its vectors are not cached, because Plait cannot know when
+    the function changes."""
 
     def __init__(self, function: EmbedFunction, name: str = "") -> None:
         require_plain(function, "embedder=")
@@ -100,10 +95,8 @@ class FunctionEmbedder:
 
 
 def normalize_rows(rows: Any, count: int, dim: int, who: str, error: type[PlaitError] = PlaitError) -> Vectors:
-    """Return rows of numbers as float32 rows of length 1. A row of zeros stays. `dim` 0 accepts any length.
-
-    Raises `error`, naming `who`, if they are not `count` rows of `dim` finite numbers.
-    """
+    """Return rows of numbers as float32 rows of length 1. A row of zeros stays. `dim` 0 accepts any length. Raises
+    `error`, naming `who`, if they are not `count` rows of `dim` finite numbers."""
     import numpy as np
 
     if not count:

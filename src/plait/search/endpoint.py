@@ -36,10 +36,8 @@ MAX_BODY = 64 << 20
 
 
 def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> EndpointEmbedder:
-    """Return the embedder of `provider:model`, without a request.
-
-    Raises `ConfigError` for an unknown provider or a missing key.
-    """
+    """Return the embedder of `provider:model`, without a request. Raises `ConfigError` for an unknown provider or a
+    missing key."""
     env = os.environ if env is None else env
     provider, _, model = spec.partition(":")
     if provider not in PROVIDERS:
@@ -59,14 +57,7 @@ class EndpointEmbedder:
     """
 
     def __init__(
-        self,
-        model: str,
-        base_url: str,
-        key: str = "",
-        *,
-        provider: str = "",
-        timeout: float = 60.0,
-        tries: int = TRIES,
+        self, model: str, base_url: str, key: str = "", *, provider: str = "", timeout: float = 60.0, tries: int = TRIES
     ) -> None:
         host = HOSTS.get(provider)
         base_env = host.base_env if host else ""

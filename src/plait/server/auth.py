@@ -96,10 +96,8 @@ class AccessTokens:
         return found
 
     def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
-        """Return the logged-in caller; None without a login or after it expired.
-
-        If `page` is None, only the cookie is checked. That is enough for pages without data.
-        """
+        """Return the logged-in caller; None without a login or after it expired. If `page` is None, only the cookie is
+        checked. That is enough for pages without data."""
         signed, _, signature = cookie.rpartition(".")
         expires = signed.partition(".")[0]
         now = time.time() if now is None else now

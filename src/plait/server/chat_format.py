@@ -300,9 +300,7 @@ def _as_call(text: str) -> str:
 
 def content_of(run: Run) -> tuple[str, str]:
     """Return a run's answer as content, and its finish reason. Raises `RequestRejected` for a run without an answer.
-
-    The error tells the client not to retry, because that would start another run.
-    """
+    The error tells the client not to retry, because that would start another run."""
     if isinstance(run.outcome, Waiting):
         return question_text(run.outcome), "stop"
     if run.answer is not None and run.status in ("answered", "stopped"):
@@ -311,6 +309,5 @@ def content_of(run: Run) -> tuple[str, str]:
     hint = str(getattr(run.outcome, "hint", ""))
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
     code = f"run_{run.status}"
-    raise RequestRejected(
-        status, replace_surrogates(text), hint=replace_surrogates(hint), kind="run_error", code=code, may_retry=False
-    )
+    hint = replace_surrogates(hint)
+    raise RequestRejected(status, replace_surrogates(text), hint=hint, kind="run_error", code=code, may_retry=False)

@@ -212,11 +212,8 @@ class ChatCompletion:
 
 
 class CompletionStream(Response):
-    """The response of a stream. If the client goes away, the run is cancelled.
-
-    Starlette's `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and
-    ends it with an empty message.
-    """
+    """The response of a stream. If the client goes away, the run is cancelled. Starlette's `StreamingResponse` would
+    take a tenth more CPU time per run: it has a task group for each response, and ends it with an empty message."""
 
     def __init__(self, active: ActiveRun, parts: AsyncIterator[tuple[bytes, bool]], headers: Mapping[str, str]) -> None:
         super().__init__(headers={**headers, "content-type": "text/event-stream", "x-accel-buffering": "no"})
@@ -269,7 +266,10 @@ class ReplyPieces:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
         held, is_thought = "", isinstance(event, ev.Marked) and event.kind == "thought"
         if self._is_preview and (is_thought or isinstance(event, ev.Thought | ev.Action | ev.Asked)):
-            held = self._withdraw()
+            # What was sent stays a paragraph.
+            held = self._separate("thought", self._live_step, self._preface) if self._thoughts else ""
+            self._separator = "\n\n" if self._sent else self._separator
+            self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
         match event:
             case ev.Asked(phase=phase):
                 self._phase = phase
@@ -330,13 +330,6 @@ class ReplyPieces:
             return ""
         text, self._preface = self._preface, ""
         return self._write(text)
-
-    def _withdraw(self) -> str:
-        """Return what was held back of a text that is not the answer, as reasoning. What was sent stays a paragraph."""
-        held = self._separate("thought", self._live_step, self._preface) if self._thoughts else ""
-        self._separator = "\n\n" if self._sent else self._separator
-        self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
-        return held
 
     def _write(self, text: str) -> str:
         # An answer has no spaces around it.

@@ -130,11 +130,8 @@ def check_agent(state: ConversationState, agent: str) -> None:
 
 
 def find_answered_question(journal: Journal, state: ConversationState, messages: Sequence[ChatMessage]) -> str | None:
-    """Return the id of the question that the last message answers; None if no run waits. Blocking.
-
-    Raises `StaleAnswer` for a message that names, or follows, a closed question, and for one that names none while an
-    approval is open.
-    """
+    """Return the id of the question that the last message answers; None if no run waits. Blocking. Raises `StaleAnswer`
+    for a message that names, or follows, a closed question, and for one that names none while an approval is open."""
     text = messages[-1].text
     # A short message, such as an approval, may name a question of a run that no longer waits.
     may_name = state.is_known and len(text.split()) <= 12 and QUESTION_ID.search(text) is not None
@@ -167,10 +164,8 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
 def find_by_messages(
     journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage]
 ) -> ConversationState | None:
-    """Find the conversation that the messages continue; None if there is none. Blocking.
-
-    Raises `StaleAnswer` if the last message answers a question that is already answered.
-    """
+    """Find the conversation that the messages continue; None if there is none. Blocking. Raises `StaleAnswer` if the
+    last message answers a question that is already answered."""
     # The end of each question before the last one, the newest first.
     ends = range(len(messages) - 2, max(0, len(messages) - 2 * TURNS_BACK), -2)
     labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}
@@ -191,10 +186,8 @@ def find_by_messages(
 
 
 def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
-    """Return whether `since`, alternating agent and user, is all that was said in a run after its question.
-
-    Raises `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered.
-    """
+    """Return whether `since`, alternating agent and user, is all that was said in a run after its question. Raises
+    `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered."""
     outcome = row.outcome or {}
     if row.head.parent or not row.head.session:
         return False

@@ -81,7 +81,11 @@ class AccessCheck:
 
         try:
             headers = Headers(scope=scope)
-            _check_size(scope)
+            # Refuse headers that are too long. uvicorn limits only those that arrive in several pieces.
+            size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+            if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
+                text = f"The request line and the headers have more than {MAX_HEADERS:,} bytes."
+                raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
             _check_path(scope)
             self._check_site(headers)
             caller = scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
@@ -189,14 +193,6 @@ class AccessCheck:
             text = f"The body did not arrive within {self._table.body_seconds:g} seconds."
             raise RequestRejected(408, text, code="slow_body", metric="slow") from None
         return bytes(body)
-
-
-def _check_size(scope: Scope) -> None:
-    """Refuse headers that are too long. uvicorn limits only those that arrive in several pieces."""
-    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
-    if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
-        text = f"The request line and the headers have more than {MAX_HEADERS:,} bytes."
-        raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
 
 
 def _check_path(scope: Scope) -> None:

@@ -28,9 +28,7 @@ LONGEST = 255
 @dataclass
 class StoredAnswer:
     """The answer to one request: a digest of the request, the task that makes it, and its ASGI messages so far.
-
-    `changed` is notified of each message and of the last one's end, `is_whole`.
-    """
+    `changed` is notified of each message and of the last one's end, `is_whole`."""
 
     digest: bytes
     began: float = field(default_factory=time.monotonic)

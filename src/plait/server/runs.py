@@ -240,11 +240,8 @@ class RunManager:
         return ", ".join(list(self.agents)[:20])
 
     async def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
-        """Return a recorded run. Raises the same `UnknownRun` for a missing run and for another owner's.
-
-        A client sees only runs that the same token started, by their whole id; near matches could be other owners'
-        runs.
-        """
+        """Return a recorded run. Raises the same `UnknownRun` for a missing run and for another owner's. A client sees
+        only runs that the same token started, by their whole id; near matches could be other owners' runs."""
         if caller.full:
             return await self.journal.store.find_run(run)
         unknown = UnknownRun(f"There is no run {run!r} in the journal.")
@@ -276,10 +273,8 @@ class RunManager:
         return row
 
     def agent_for(self, head: RunHead) -> Agent:
-        """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one.
-
-        It is found by the name under which a server made the run, or by that of the agent that another program used.
-        """
+        """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one. It
+        is found by the name under which a server made the run, or by that of the agent that another program used."""
         by_name = {each.agent.name: each for each in self.agents.values() if each.agent.name}
         served = self.agents.get(_agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
         if served is not None:

@@ -220,12 +220,7 @@ class ViewerApi:
         a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
         documents = [live.run_document(self._journal, row.head.run) for row in rows]
         return json_response(
-            {
-                "a": documents[0],
-                "b": documents[1],
-                "first": first_difference(a, b),
-                "same": equal_steps(a, b),
-            }
+            {"a": documents[0], "b": documents[1], "first": first_difference(a, b), "same": equal_steps(a, b)}
         )
 
     def run_events(self, request: Request) -> Response:

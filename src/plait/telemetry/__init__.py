@@ -84,17 +84,13 @@ def shut_down() -> str:
 
 
 def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
-    """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`.
-
-    Raises `ConfigError` for an unknown word.
-    """
+    """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`. Raises
+    `ConfigError` for an unknown word."""
     env = os.environ if env is None else env
     word = env.get(SWITCH, "").strip().lower()
     if word not in _WORDS:
-        raise ConfigError(
-            f"{SWITCH} is {env[SWITCH]!r}.",
-            hint="It is one of on, content, off (on is also true, yes, 1; off also false, no, 0).",
-        )
+        hint = "It is one of on, content, off (on is also true, yes, 1; off also false, no, 0)."
+        raise ConfigError(f"{SWITCH} is {env[SWITCH]!r}.", hint=hint)
     try:
         table = config.load().telemetry
     except PlaitError:  # the code that needs the file's models reports it

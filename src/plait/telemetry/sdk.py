@@ -36,10 +36,8 @@ class _ProblemHandler(logging.Handler):
 
 
 def open_sdk() -> None:
-    """Set the global providers, unless a tracer provider is set already.
-
-    Raises `ConfigError` if the SDK or an exporter is not installed, or a variable is wrong.
-    """
+    """Set the global providers, unless a tracer provider is set already. Raises `ConfigError` if the SDK or an exporter
+    is not installed, or a variable is wrong."""
     global _opened
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
@@ -49,9 +47,8 @@ def open_sdk() -> None:
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
     except ImportError as why:
-        raise ConfigError(
-            "Telemetry needs OpenTelemetry's SDK, which is not installed.", hint=install_hint("otel")
-        ) from why
+        hint = install_hint("otel")
+        raise ConfigError("Telemetry needs OpenTelemetry's SDK, which is not installed.", hint=hint) from why
     defaults = {name: value for name, value in _DEFAULTS.items() if not os.environ.get(name, "").strip()}
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         defaults["OTEL_SERVICE_NAME"] = os.environ.get("OTEL_SERVICE_NAME") or "plait"

@@ -36,10 +36,8 @@ def stocks(*, base_url: Setting = None, key: Setting = None, timeout: float = SE
         """
         asked = symbol.strip().upper()
         if not re.fullmatch(r"[A-Z0-9][A-Z0-9.:^=-]{0,19}", asked):
-            raise ToolError(
-                f"{symbol[:40]!r} is no ticker symbol.",
-                hint="It is a few letters, perhaps with a point and the exchange.",
-            )
+            hint = "It is a few letters, perhaps with a point and the exchange."
+            raise ToolError(f"{symbol[:40]!r} is no ticker symbol.", hint=hint)
         params = {"function": "TIME_SERIES_WEEKLY", "symbol": asked, "datatype": "csv", "apikey": service.key()}
         return _read_table(await service.ask("/query", params=params), asked)
 

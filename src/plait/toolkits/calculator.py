@@ -32,7 +32,6 @@ calculator = _make_tool("")
 def make_calculator(precision: str = "") -> tuple[Tool, ...]:
     """Makes the tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
     if precision not in _RETURNS:
-        raise ConfigError(
-            f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full."
-        )
+        hint = "Write calculator or calculator:full."
+        raise ConfigError(f"The calculator has no precision {precision!r}.", hint=hint)
     return (_make_tool(precision) if precision else calculator,)

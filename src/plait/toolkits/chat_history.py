@@ -78,10 +78,8 @@ class _Conversation:
         return "\n\n".join([*shown, note] if note else shown)
 
     def _choose(self, ranked: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return the best turns: the turn, its best part, and how many further turns say much the same.
-
-        Those are not shown: a question that was asked many times would leave no room for the others.
-        """
+        """Return the best turns: the turn, its best part, and how many further turns say much the same. Those are not
+        shown: a question that was asked many times would leave no room for the others."""
         found: dict[int, list[Any]] = {}
         seen: set[int] = set()
         for i in ranked:

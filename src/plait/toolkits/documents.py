@@ -117,10 +117,8 @@ class _Library:
         found = [each for each in self._folder.walk() if each.path.lower().endswith((*SUFFIXES, *UNREAD))]
         total = sum(each.size for each in found if each.size <= MAX_BYTES and each.path.lower().endswith(TEXTS))
         if len(found) > MAX_DOCUMENTS or total > MAX_TOTAL:
-            raise ToolError(
-                f"The folder has {len(found):,} documents with {total / 1e6:,.1f} MB.",
-                hint=f"At most {MAX_DOCUMENTS:,} with {MAX_TOTAL / 1e6:.0f} MB can be searched. Name a smaller folder.",
-            )
+            hint = f"At most {MAX_DOCUMENTS:,} with {MAX_TOTAL / 1e6:.0f} MB can be searched. Name a smaller folder."
+            raise ToolError(f"The folder has {len(found):,} documents with {total / 1e6:,.1f} MB.", hint=hint)
         known: dict[str, _Read] = {}
         for each in found:
             known[each.path] = read = self._read_passages(each)

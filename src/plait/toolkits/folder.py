@@ -165,9 +165,8 @@ class Folder(Struct, frozen=True, weakref=True):
             for name, info in listed:
                 seen += 1
                 if seen > MAX_FILES:
-                    raise ToolError(
-                        f"There are more than {MAX_FILES:,} files.", hint="Begin the pattern with a folder."
-                    )
+                    hint = "Begin the pattern with a folder."
+                    raise ToolError(f"There are more than {MAX_FILES:,} files.", hint=hint)
                 if cancelled() or time.monotonic() > ends:
                     raise ToolError(f"This took longer than {SECONDS:g} s.", hint="Use a narrower pattern.")
                 if _is_offered(name) and stat.S_ISDIR(info.st_mode):

@@ -121,9 +121,8 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
         if at < 0:
             raise ToolError(f"{path} does not have the text to replace.", hint="Read the file, and copy it exactly.")
         if content.find(old, at + 1) >= 0:
-            raise ToolError(
-                f"{path} has the text to replace more than once.", hint="Add lines before or after it to `old`."
-            )
+            hint = "Add lines before or after it to `old`."
+            raise ToolError(f"{path} has the text to replace more than once.", hint=hint)
         place.write(path, content[:at] + new + content[at + len(old) :], replaces=True, encoding=encoding)
         first = content.count("\n", 0, at) + 1
         return f"{path} has been changed at line {first}."

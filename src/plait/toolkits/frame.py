@@ -43,11 +43,9 @@ class Table(Artifact):
     rows: tuple[tuple[Cell, ...], ...]
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
-        """Make a table. A column given only by name gets the type that fits its cells.
-
-        Numbers that JSON does not have (infinity, not-a-number) become None. Raises `ValueError` for two columns of one
-        name (in any case), a row of another length, and a cell that is not a plain value.
-        """
+        """Make a table. A column given only by name gets the type that fits its cells. Numbers that JSON does not have
+        (infinity, not-a-number) become None. Raises `ValueError` for two columns of one name (in any case), a row of
+        another length, and a cell that is not a plain value."""
         names = [column if isinstance(column, str) else column.name for column in columns]
         folded = [name.lower() for name in names]
         if not names or len(set(folded)) != len(names):

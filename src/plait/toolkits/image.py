@@ -117,9 +117,8 @@ def _open_image(data: bytes) -> Decoded:
         raise ConfigError("Images need Pillow, which is not installed.", hint=install_hint("images")) from error
     if len(data) > MAX_BYTES:
         largest = _describe_size(MAX_BYTES)
-        raise ToolError(
-            f"The image has {_describe_size(len(data))}; {largest} are the most.", hint="Find a smaller one."
-        )
+        hint = "Find a smaller one."
+        raise ToolError(f"The image has {_describe_size(len(data))}; {largest} are the most.", hint=hint)
     try:
         decoded = pillow.open(BytesIO(data), formats=tuple(_MEDIA))
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:

@@ -42,17 +42,24 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
         raise ConfigError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
     if path.is_dir():
-        return _make_text_tool(_load_folder(path), name, f"the texts of {path.resolve().name}")
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in TEXTS
+            and file.is_file()
+            and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        )
+        if not files:
+            raise ConfigError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
+        return _make_text_tool(_load_texts(files, path), name, f"the texts of {path.resolve().name}")
     if not path.exists():
         raise ConfigError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
     suffix = path.suffix.lower()
     if suffix in TEXTS:
         return _make_text_tool(_load_texts([path], path.parent), name, path.name)
     if suffix not in (".json", ".csv", ".tsv"):
-        raise ConfigError(
-            f"{str(source)!r} is no table or text that lookup knows.",
-            hint="It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md.",
-        )
+        hint = "It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md."
+        raise ConfigError(f"{str(source)!r} is no table or text that lookup knows.", hint=hint)
     read = table.read_json if suffix == ".json" else table.read_csv
     return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 
@@ -159,19 +166,6 @@ def _make_text_tool(texts: Passages, name: str, where: str) -> Tool:
         return texts.find(query)
 
     return search
-
-
-def _load_folder(path: Path) -> Passages:
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in TEXTS
-        and file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
-    if not files:
-        raise ConfigError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
-    return _load_texts(files, path)
 
 
 def _load_texts(files: list[Path], root: Path) -> Passages:

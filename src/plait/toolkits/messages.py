@@ -102,9 +102,8 @@ def split_message(text: str, image: Image | None) -> list[str]:
     if not texts and image is None:
         raise ToolError("The message is empty.", hint="Give it a text or an image.")
     if len(texts) > DISCORD_MESSAGES:
-        raise ToolError(
-            f"The message is longer than {DISCORD_MESSAGES * DISCORD_LONGEST:,} characters.", hint="Shorten it."
-        )
+        hint = "Shorten it."
+        raise ToolError(f"The message is longer than {DISCORD_MESSAGES * DISCORD_LONGEST:,} characters.", hint=hint)
     return texts or [""]
 
 
@@ -184,10 +183,8 @@ async def _call_slack(
     if error in ("ratelimited", "rate_limited"):
         raise too_many_requests("Slack", answer.headers.get("Retry-After", ""))
     if error == "missing_scope":
-        raise ToolError(
-            "Slack: the token lacks a scope.",
-            hint=f"Give the app the scope {read.get('needed', '')}, and install it again.",
-        )
+        hint = f"Give the app the scope {read.get('needed', '')}, and install it again."
+        raise ToolError("Slack: the token lacks a scope.", hint=hint)
     raise refused_call(method, error)
 
 

@@ -49,9 +49,8 @@ def read_pdf(content: bytes) -> DocumentText:
         done = subprocess.run(command, input=content, capture_output=True, timeout=3 * SECONDS, check=True, env=env)
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        raise ToolError(
-            f"it cannot be read within {SECONDS} s and {MEMORY >> 30} GB of memory.", hint="It may be broken."
-        ) from None
+        hint = "It may be broken."
+        raise ToolError(f"it cannot be read within {SECONDS} s and {MEMORY >> 30} GB of memory.", hint=hint) from None
     if problem := found.get("problem"):
         raise ToolError(f"{problem}.", hint="Use another document.")
     pages = [replace_surrogates(page).replace("\r\n", "\n").replace("\r", "\n").strip("\n") for page in found["pages"]]

@@ -53,10 +53,8 @@ def location(
         try:
             latitude, longitude = (float(part) for part in str(read.get("loc", "")).split(","))
         except ValueError:
-            raise ToolError(
-                "The user's place can't be told from this network address.",
-                hint='Set PLAIT_LOCATION="PLACE; LATITUDE; LONGITUDE".',
-            ) from None
+            hint = 'Set PLAIT_LOCATION="PLACE; LATITUDE; LONGITUDE".'
+            raise ToolError("The user's place can't be told from this network address.", hint=hint) from None
         address = ", ".join(str(read[name]) for name in ("city", "region", "country") if read.get(name))
         return {"address": address, "latitude": latitude, "longitude": longitude}
 
@@ -70,10 +68,8 @@ def _read_setting(said: str) -> dict[str, Any]:
         if not (-90 <= north <= 90 and -180 <= east <= 180):
             raise ValueError
     except ValueError:
-        raise ToolError(
-            f"The user's place is set to {said!r}, which can't be read.",
-            hint='PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE".',
-        ) from None
+        hint = 'PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE".'
+        raise ToolError(f"The user's place is set to {said!r}, which can't be read.", hint=hint) from None
     return {"address": address.strip(), "latitude": north, "longitude": east}
 
 
@@ -94,10 +90,8 @@ def _read_wmo_codes() -> dict[str, str]:
 def check_coordinates(latitude: float, longitude: float) -> None:
     """Raise `ToolError` for coordinates that are not on Earth."""
     if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
-        raise ToolError(
-            f"There is no place at latitude {latitude:g}, longitude {longitude:g}.",
-            hint="Latitude is -90 to 90 degrees, longitude -180 to 180.",
-        )
+        hint = "Latitude is -90 to 90 degrees, longitude -180 to 180."
+        raise ToolError(f"There is no place at latitude {latitude:g}, longitude {longitude:g}.", hint=hint)
 
 
 def no_such_place(name: str) -> ToolError:

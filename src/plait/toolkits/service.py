@@ -94,9 +94,8 @@ class Service:
             raise self._missing(f"{self.name} is not set up: {self.base_env} is not set.", self.base_env)
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ToolError(
-                f"{self.name}: the address in {self.base_env} is none.", hint="It looks like https://host/path."
-            )
+            hint = "It looks like https://host/path."
+            raise ToolError(f"{self.name}: the address in {self.base_env} is none.", hint=hint)
         return address.rstrip("/")
 
     def key(self, needed: bool = True) -> str:

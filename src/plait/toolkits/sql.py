@@ -59,12 +59,7 @@ _ISO = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.(
 
 
 def query(
-    table: Table,
-    sql: str,
-    *,
-    now: datetime | None = None,
-    seconds: float = SECONDS,
-    max_rows: int = MAX_ROWS,
+    table: Table, sql: str, *, now: datetime | None = None, seconds: float = SECONDS, max_rows: int = MAX_ROWS
 ) -> Table:
     """Run one SELECT (or WITH, VALUES) over `table`, under any table name, and return its rows.
 
@@ -143,9 +138,8 @@ def _fetch_rows(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
         size += sum(len(cell) if isinstance(cell, str) else 8 for cell in cells)
         rows.append(cells)
         if len(rows) > max_rows or size > MAX_RESULT:
-            raise ToolError(
-                f"The query gives more than {max_rows:,} rows or {MAX_RESULT >> 20} MiB.", hint="Add WHERE or LIMIT."
-            )
+            hint = "Add WHERE or LIMIT."
+            raise ToolError(f"The query gives more than {max_rows:,} rows or {MAX_RESULT >> 20} MiB.", hint=hint)
     names: list[str] = []
     for described in cursor.description:
         name, number = described[0], 2

@@ -52,7 +52,9 @@ class LookupTable(Struct, frozen=True, dict=True):
         """
         same = [key] if key in self.entries else self._keys_with_words(key)
         if same:
-            entry = self.entries[_single_key(same, key)]
+            if len(same) > 1:
+                raise ToolError(f"{key!r} may mean {' or '.join(map(repr, same[:6]))}.", hint="Write the key exactly.")
+            entry = self.entries[same[0]]
             return _pick_column(entry, column, key) if column.strip() else entry
         if column.strip():
             raise self._no_entry(key)
@@ -116,13 +118,6 @@ class LookupTable(Struct, frozen=True, dict=True):
         return _join_entries(found, question)
 
     def _no_entry(self, key: str) -> ToolError:
-        near = self._suggest_keys(key)
-        hint = f"Did you mean {', '.join(near)}?" if near else ""
-        if not near and len(self.entries) <= 20:
-            hint = f"The keys are: {', '.join(self.entries)}."
-        return ToolError(f"There is no entry {cut_text(key, 80)!r}.", hint=hint)
-
-    def _suggest_keys(self, key: str) -> list[str]:
         asked = split_words(key)[:MOST_WORDS]
         folded = {" ".join(k): names[0] for k, names in self._candidates(asked).items()}
         close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
@@ -132,7 +127,11 @@ class LookupTable(Struct, frozen=True, dict=True):
         # The key that shares most words comes first, except for one of several words: then spelling decides.
         sharing = sorted((k for k in folded if shared[k]), key=lambda k: -shared[k])
         first = [k for k in sharing if shared[k] == best] if best > 1 else []
-        return [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
+        near = [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
+        hint = f"Did you mean {', '.join(near)}?" if near else ""
+        if not near and len(self.entries) <= 20:
+            hint = f"The keys are: {', '.join(self.entries)}."
+        return ToolError(f"There is no entry {cut_text(key, 80)!r}.", hint=hint)
 
     def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
         """Return the keys to compare: in a large table only those that begin alike, for speed."""
@@ -163,16 +162,8 @@ def _join_entries(found: list[tuple[str, Any]], question: str) -> Any:
     if len(found) <= MOST_AT_ONCE:
         return dict(found)
     meant = ", ".join(name for name, _ in found[:MOST_AT_ONCE])
-    raise ToolError(
-        f"{question!r} may mean {len(found)} entries: {meant}, ...",
-        hint="Ask for the one that is needed, by its whole name.",
-    )
-
-
-def _single_key(keys: list[str], asked: str) -> str:
-    if len(keys) > 1:
-        raise ToolError(f"{asked!r} may mean {' or '.join(map(repr, keys[:6]))}.", hint="Write the key exactly.")
-    return keys[0]
+    hint = "Ask for the one that is needed, by its whole name."
+    raise ToolError(f"{question!r} may mean {len(found)} entries: {meant}, ...", hint=hint)
 
 
 def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:
@@ -220,8 +211,7 @@ def read_json(text: str, where: str) -> LookupTable:
         value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
-            hint="Correct it there.",
+            f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.", hint="Correct it there."
         ) from error
     except RecursionError as error:
         raise ConfigError(f"{where} is nested too deeply.") from error

@@ -78,9 +78,8 @@ def _read_page(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     header["Content-Type"] = content_type
     kind = header.get_content_type() if content_type else "no type"
     if kind not in (*_HTML, *_TEXT) and not kind.endswith("+json"):
-        raise ToolError(
-            f"{url[:200]} is of the type {kind}.", hint="Only HTML, plain text, Markdown and JSON are read."
-        )
+        hint = "Only HTML, plain text, Markdown and JSON are read."
+        raise ToolError(f"{url[:200]} is of the type {kind}.", hint=hint)
     charset = str(header.get_param("charset") or "")
     if not charset and kind in _HTML and (found := _CHARSET.search(data[:4096])):
         charset = found[1].decode("ascii", "replace")

@@ -28,12 +28,7 @@ _LABELS = ("title", "type", "date")
 
 
 def websearch(
-    choice: str = "",
-    *,
-    base_url: Setting = None,
-    key: Setting = None,
-    engine: str = "google",
-    timeout: float = SECONDS,
+    choice: str = "", *, base_url: Setting = None, key: Setting = None, engine: str = "google", timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
     """Makes the tool `web_search`.
 
@@ -233,7 +228,9 @@ def wikipedia(*, base_url: Setting = None, timeout: float = SECONDS, longest: in
             raise ToolError(f"Wikipedia has no page {asked!r}.", hint=hint)
         name = str(page.get("title", asked))
         if "disambiguation" in (page.get("pageprops") or {}):
-            meanings = await _list_meanings(service, name)
+            read = await _query_wikipedia(service, prop="links", titles=name, plnamespace=0, pllimit=MEANINGS)
+            pages = read.get("pages") or [{}]
+            meanings = [str(link.get("title", "")) for link in pages[0].get("links") or () if isinstance(link, dict)]
             return f"{name!r} has several meanings. Pages: {'; '.join(meanings)}."
         text = re.sub(r"\n{3,}", "\n\n", str(page.get("extract") or "")).strip()
         if not text:
@@ -273,12 +270,6 @@ async def _fetch_page(service: Service, title: str) -> dict[str, Any] | None:
     pages = (await _query_wikipedia(service, **props, titles=title)).get("pages")
     page = pages[0] if isinstance(pages, list) and pages and isinstance(pages[0], dict) else {"missing": True}
     return None if page.get("missing") or page.get("invalid") else page
-
-
-async def _list_meanings(service: Service, title: str) -> list[str]:
-    read = await _query_wikipedia(service, prop="links", titles=title, plnamespace=0, pllimit=MEANINGS)
-    pages = read.get("pages") or [{}]
-    return [str(link.get("title", "")) for link in pages[0].get("links") or () if isinstance(link, dict)]
 
 
 def _to_plain_text(snippet: str) -> str:

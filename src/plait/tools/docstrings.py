@@ -33,8 +33,7 @@ def read_docstring(text: str | None) -> DocString:
     if not readings:
         return DocString(_join_paragraphs(cleandoc(text or "")))
     read = max(
-        readings,
-        key=lambda each: (len(each.params) + bool(each.returns), bool(each.short_description), len(each.meta)),
+        readings, key=lambda each: (len(each.params) + bool(each.returns), bool(each.short_description), len(each.meta))
     )
     gap = "\n\n" if read.blank_after_short_description else "\n"
     body = gap.join(filter(None, (read.short_description, read.long_description)))

@@ -18,10 +18,8 @@ class EndRun(BaseException):
 
     def __init__(self, answer: Any = None, *, failure: str = "") -> None:
         if (answer is None) == (not failure) or not isinstance(failure, str):
-            raise ConfigError(
-                f"EndRun(answer={type(answer).__name__}, failure={failure!r}) is invalid.",
-                hint="Give an answer, or the reason of the failure as a text.",
-            )
+            hint = "Give an answer, or the reason of the failure as a text."
+            raise ConfigError(f"EndRun(answer={type(answer).__name__}, failure={failure!r}) is invalid.", hint=hint)
         super().__init__(answer if answer is not None else failure)
         self.answer, self.failure = answer, failure
 

@@ -91,17 +91,14 @@ def load(word: str) -> tuple[Tool, ...]:
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
     if len(found) != 1:
-        raise ConfigError(
-            f"{word!r} gives a name to {len(found)} tools at once.", hint="Only a word of one tool can be renamed."
-        )
+        hint = "Only a word of one tool can be renamed."
+        raise ConfigError(f"{word!r} gives a name to {len(found)} tools at once.", hint=hint)
     return (structs.replace(found[0], name=name, source=word),)
 
 
 def tools_from(items: Iterable[Any]) -> Toolset:
-    """Make a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
-
-    Raises `ConfigError` for anything else, for two tools of one name, and for type hints that cannot be described.
-    """
+    """Make a toolset of tools, typed functions, objects and classes (their public methods) and words, in order. Raises
+    `ConfigError` for anything else, for two tools of one name, and for type hints that cannot be described."""
     if isinstance(items, (str, Tool)):
         items = [items]
     found: list[Tool] = []
@@ -181,9 +178,8 @@ def _load(word: str) -> tuple[Tool, ...]:
         try:
             found = plugin.load()
         except Exception as error:
-            raise ConfigError(
-                f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
-            ) from error
+            hint = "Reinstall it."
+            raise ConfigError(f"The toolkit {name} can't be loaded: {show_error(error)}.", hint=hint) from error
         return _make_tools(found, word, argument)
     if _is_module_word(name, text):
         return _make_tools(import_name(word, word), word, None)
@@ -196,9 +192,8 @@ def _is_module_word(name: str, text: str) -> bool:
 
 def _unknown(name: str) -> ConfigError:
     hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
-    return ConfigError(
-        f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
-    )
+    hint = f"{hint} A file ends in .py; a name in a module is module:name."
+    return ConfigError(f"No toolkit is named {name!r}.", hint=hint)
 
 
 def _plugins() -> dict[str, Any]:
@@ -230,9 +225,7 @@ def import_name(path: str, word: str, kind: type = Tool) -> Any:
 
 def load_object(word: str, what: str) -> Any:
     """Return what `module:name` or `file.py:name` names. Raises `ConfigError`; `what` says what the word should name.
-
-    The folder of a file, or the current folder for a module, is appended to the import path. A file runs once.
-    """
+    The folder of a file, or the current folder for a module, is appended to the import path. A file runs once."""
     place, _, name = word.strip().rpartition(":")
     if place.endswith(".py") and name:
         return find_attribute(run_file(place, "file"), name, place, word, object)

@@ -57,10 +57,8 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     try:
         inspect.signature(make).bind()
     except TypeError as why:
-        raise ConfigError(
-            f"The class {make.__name__} can't be made without arguments: {why}.",
-            hint=f"Give an object, {make.__name__}(...), or one per run: plait.toolset(lambda: {make.__name__}(...)).",
-        ) from None
+        hint = f"Give an object, {make.__name__}(...), or one per run: plait.toolset(lambda: {make.__name__}(...))."
+        raise ConfigError(f"The class {make.__name__} can't be made without arguments: {why}.", hint=hint) from None
     except ValueError:  # its parameters are not accessible
         pass
     return made

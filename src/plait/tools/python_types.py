@@ -43,11 +43,8 @@ def _take_repaired(value: Any, *, strict: bool) -> Any:
 
 
 class PythonType(msgspec.Struct, frozen=True):
-    """The type of a parameter.
-
-    `is_exact`: the schema says all that a value must be. `validate(value, strict=...)` returns the Python value of a
-    value from JSON, or raises the `ValidationError` of pydantic or msgspec.
-    """
+    """The type of a parameter. `is_exact`: the schema says all that a value must be. `validate(value, strict=...)`
+    returns the Python value of a value from JSON, or raises the `ValidationError` of pydantic or msgspec."""
 
     schema: Any
     is_exact: bool = True
@@ -77,9 +74,7 @@ class PythonType(msgspec.Struct, frozen=True):
 
 def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dict[str, Any]]:
     """Describe the types of parameters. Returns them by parameter, and the definitions (`$defs`) that they share.
-
-    Raises `Undescribable`, which names the parameter.
-    """
+    Raises `Undescribable`, which names the parameter."""
     found: dict[str, PythonType] = {}
     adapters: dict[str, TypeAdapter[Any]] = {}
     definitions: dict[str, Any] = {}
@@ -142,10 +137,8 @@ def _validate_all(validate: Callable[..., Any], given: Any, *, strict: bool) -> 
 
 @functools.lru_cache(maxsize=512)
 def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonType | None]:
-    """Returns what converts a type (None for msgspec to do it), and the whole type if its JSON Schema says all.
-
-    The hint as it is written is a part of the cache's key: `int | str` equals `str | int`.
-    """
+    """Returns what converts a type (None for msgspec to do it), and the whole type if its JSON Schema says all. The
+    hint as it is written is a part of the cache's key: `int | str` equals `str | int`."""
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 

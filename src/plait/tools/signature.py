@@ -78,10 +78,8 @@ class Signature(Struct, frozen=True):
         return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
     def bind(self, tool: str, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
-
-        Raises only `BadInput`.
-        """
+        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`. Raises only
+        `BadInput`."""
         try:
             placed, faults = place_arguments(self.schema, given, self.spread, by_name=kept is not None)
             if self.bound:
@@ -119,10 +117,8 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
-    """Read the signature of a function for the tool `name`.
-
-    Raises `ConfigError` if a type hint cannot be resolved or JSON cannot describe it.
-    """
+    """Read the signature of a function for the tool `name`. Raises `ConfigError` if a type hint cannot be resolved or
+    JSON cannot describe it."""
     described = read_docstring(docstring_of(function))
     python, bound = _read_parameters(function, name)
     python, context = _without_context(python, name)
@@ -192,10 +188,8 @@ def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Sign
         return python, None
     first, *others = python.parameters.values()
     if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
-        raise ConfigError(
-            f"The tool {name} takes its context as the parameter {takers[-1].name!r}.",
-            hint="Make it the first parameter.",
-        )
+        hint = "Make it the first parameter."
+        raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=hint)
     return python.replace(parameters=others), first.annotation
 
 
@@ -208,10 +202,8 @@ def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.S
             hint="Wrap it in a typed Python function.",
         ) from error
     except Exception as error:  # a hint is any expression, and may fail in any way
-        raise ConfigError(
-            f"The tool {name} has a type hint that can't be resolved: {error}.",
-            hint="Define or import the type where the function's module can see it, not inside a function.",
-        ) from error
+        hint = "Define or import the type where the function's module can see it, not inside a function."
+        raise ConfigError(f"The tool {name} has a type hint that can't be resolved: {error}.", hint=hint) from error
 
 
 def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, Any]], Any] | None, str]:

@@ -46,10 +46,8 @@ class ObjectThread(threading.Thread):
 
 
 def serve_object() -> bool:
-    """In an object's thread, do the object's next job or wait a moment for one; return False in other threads.
-
-    A method that waits for an agent holds the thread, and the agent may call the same object.
-    """
+    """In an object's thread, do the object's next job or wait a moment for one; return False in other threads. A method
+    that waits for an agent holds the thread, and the agent may call the same object."""
     thread = threading.current_thread()
     if isinstance(thread, ObjectThread):
         with contextlib.suppress(Empty):
@@ -64,10 +62,8 @@ def start_thread(job: Work) -> None:
 
 
 async def run_in_thread(function: Callable[[], Any], start: StartWork = start_thread) -> Any:
-    """Run a function in the thread that `start` chooses, and return its result.
-
-    `plait.cancelled()` tells the function that nobody waits for its result any more.
-    """
+    """Run a function in the thread that `start` chooses, and return its result. `plait.cancelled()` tells the function
+    that nobody waits for its result any more."""
     loop = asyncio.get_running_loop()
     token = threading.Event()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

@@ -120,10 +120,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
-            raise ConfigError(
-                f"{self.name!r} can't be the name of a tool.",
-                hint="Give name=, at most 64 letters, digits, _, - and dots; the first a letter, a digit or _.",
-            )
+            hint = "Give name=, at most 64 letters, digits, _, - and dots; the first a letter, a digit or _."
+            raise ConfigError(f"{self.name!r} can't be the name of a tool.", hint=hint)
         if self.read_only and self.destructive:
             raise ConfigError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
         if self.timeout is not None and not self.timeout > 0:

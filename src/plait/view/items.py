@@ -22,9 +22,7 @@ class FailedAttempt(TypedDict, total=False):
 
 
 TokenCounts = TypedDict(
-    "TokenCounts",
-    {"in": int, "out": int, "cached": int, "cache_writes": int, "reasoning_tokens": int},
-    total=False,
+    "TokenCounts", {"in": int, "out": int, "cached": int, "cache_writes": int, "reasoning_tokens": int}, total=False
 )
 
 

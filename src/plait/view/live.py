@@ -193,10 +193,8 @@ async def follow_run(
     is_over: Callable[[], bool] = lambda: False,
     partial_replies: Callable[[], PartialReplies | None] = lambda: None,
 ) -> AsyncIterator[bytes]:
-    """Send a run's events from the row after `after` until the run is over.
-
-    `partial_replies` returns those of the run; None while another process performs it.
-    """
+    """Send a run's events from the row after `after` until the run is over. `partial_replies` returns those of the run;
+    None while another process performs it."""
     follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
     yield b"retry: 1500\n\n"
     quiet = 0.0

@@ -106,11 +106,9 @@ def seen(text: str) -> str:
 
 
 def _lanes(graph: Graph) -> list[str]:
-    """Return the lanes left of each step and of the answer. A result's lane goes down from its step to its last use.
-
-    A step takes the lane of the leftmost need that ends with it, else the first free lane. So whatever is directly
-    below a step in its lane depends on it.
-    """
+    """Return the lanes left of each step and of the answer. A result's lane goes down from its step to its last use. A
+    step takes the lane of the leftmost need that ends with it, else the first free lane. So whatever is directly below
+    a step in its lane depends on it."""
     rows = [*(step.id for step in graph.steps), ANSWER]
     last = {need: row for row, id in enumerate(rows) for need in graph.needs[id]}
     lanes: list[str | None] = []

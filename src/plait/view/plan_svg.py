@@ -74,7 +74,13 @@ class _Picture:
 
     def __init__(self, graph: Graph, boxes: Mapping[str, StepBox]) -> None:
         self.graph, self.boxes = graph, boxes
-        self.segments = _segments(graph)
+        found: dict[tuple[Key, Key], None] = {}
+        for id, needs in graph.needs.items():
+            end = graph.layer[id]
+            for need in needs:
+                keys = [(need, layer) for layer in range(graph.layer[need], end)] + [(id, end)]
+                found.update(dict.fromkeys(pairwise(keys)))
+        self.segments = list(found)
         layers = _layers(graph, self.segments)
         self.down = len(layers) >= max(sum(self._is_box(key) for key in layer) for layer in layers)
         sizes = {key: self._extent(key, wide=self.down) for layer in layers for key in layer}
@@ -126,17 +132,6 @@ class _Picture:
 
 
 # -- what stands where
-
-
-def _segments(graph: Graph) -> list[tuple[Key, Key]]:
-    """Return the lines from one layer to the next, each once."""
-    found: dict[tuple[Key, Key], None] = {}
-    for id, needs in graph.needs.items():
-        end = graph.layer[id]
-        for need in needs:
-            keys = [(need, layer) for layer in range(graph.layer[need], end)] + [(id, end)]
-            found.update(dict.fromkeys(pairwise(keys)))
-    return list(found)
 
 
 def _layers(graph: Graph, segments: Iterable[tuple[Key, Key]]) -> list[list[Key]]:

@@ -53,11 +53,9 @@ def list_choices(journal: Journal) -> dict[str, list[str]]:
 
 
 def find_changed(journal: Journal, known: dict[int, Any], after: int) -> tuple[list[RunRow], int]:
-    """Return the runs that are new or changed, the oldest first, and the number of the newest run.
-
-    `known` maps each run to what was seen of it, and is updated. `after` is the number that the last call returned, 0
-    at first. The search covers the newest runs and those that were unfinished.
-    """
+    """Return the runs that are new or changed, the oldest first, and the number of the newest run. `known` maps each
+    run to what was seen of it, and is updated. `after` is the number that the last call returned, 0 at first. The
+    search covers the newest runs and those that were unfinished."""
     recent = journal.find(RunQuery(children=True, limit=RECENT))
     newest = recent[0].n if recent else after
     if recent and recent[-1].n > after > 0:  # more have begun since than are read at once

@@ -16,9 +16,9 @@ from plait.journal.records import RunHead, RunRow
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
-from plait.runtime.calls.artifacts import find_artifacts
 from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
+from plait.runtime.run_files import list_shown
 from plait.runtime.spent import spent_in
 from plait.view.plan_svg import STYLE, as_svg
 from plait.view.timeline import ViewerTimeline, question_item
@@ -93,10 +93,8 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
 
 
 def list_files(timeline: Timeline) -> list[dict[str, Any]]:
-    """Return the files that the run's tools returned, by the handles in their results: bytes are not read."""
-    shown: dict[str, str] = {}
-    for call, seen in timeline.results:
-        shown |= find_artifacts((call.seen or seen).value)
+    """Return the files that the run's tools and code made, by the handles in their results: bytes are not read."""
+    shown = {id: about for _, _, each, _ in list_shown(timeline) for id, about in each.items()}
     return [{"id": id, "about": about} for id, about in shown.items() if id.partition("-")[0] in ("image", "file")]
 
 

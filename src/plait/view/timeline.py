@@ -150,7 +150,12 @@ class ViewerTimeline:
             case "ended", ToolCall() as call:
                 self._show_observation(call)
             case _, CodeTurn() as code:
-                self._show_code(moment.at, code)
+                result = self._describe_result(code.ran)
+                if code.code is not None:
+                    self._add_item(moment.at, code.step, f"x{code.n}", "code", result | {"code": self._cut(code.code)})
+                elif code.ran.output or code.ran.error or code.ran.lost:
+                    self._add_item(moment.at, code.step, f"x{code.n}", "output", result)
+                self._sum(code.step, seconds=code.ran.seconds)
             case _, OtherWork() as other:
                 id = f"e{other.key}"
                 if id not in self.items:
@@ -261,14 +266,6 @@ class ViewerTimeline:
             shown["note"] = self._cut(seen.note)
         self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
         self._sum(call.step, seconds=seen.seconds)
-
-    def _show_code(self, at: float, turn: CodeTurn) -> None:
-        result = self._describe_result(turn.ran)
-        if turn.code is not None:
-            self._add_item(at, turn.step, f"x{turn.n}", "code", result | {"code": self._cut(turn.code)})
-        elif turn.ran.output or turn.ran.error or turn.ran.lost:
-            self._add_item(at, turn.step, f"x{turn.n}", "output", result)
-        self._sum(turn.step, seconds=turn.ran.seconds)
 
     def _describe_result(self, ran: Ran) -> ItemFields:
         result: ItemFields = {"seconds": ran.seconds, "lost": ran.lost}

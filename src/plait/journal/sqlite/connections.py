@@ -33,10 +33,8 @@ _STATISTICS = {f"CREATE TABLE sqlite_stat{each}" for each in ("1(tbl,idx,stat)",
 
 
 def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
-    """Return a connection to the journal at the path, and the file's device and inode.
-
-    Raises sqlite3.Error, JournalError.
-    """
+    """Return a connection to the journal at the path, and the file's device and inode. Raises sqlite3.Error,
+    JournalError."""
     if path == MEMORY:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         prepare(connection, path)
@@ -126,10 +124,7 @@ def _has_bytes(path: Path) -> bool:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the schema in a new file; check it in an existing one.
-
-    Raises sqlite3.Error, JournalError.
-    """
+    """Create the schema in a new file; check it in an existing one. Raises sqlite3.Error, JournalError."""
     if is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection):
@@ -150,10 +145,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError if the file is not a journal that this version supports."""
     application, version = _state(connection)
     if application != schema.APPLICATION_ID or version < 1:
-        raise JournalError(
-            f"{path} is a database of another program, not a journal of Plait.",
-            hint="Give another file with --journal or PLAIT_JOURNAL.",
-        )
+        hint = "Give another file with --journal or PLAIT_JOURNAL."
+        raise JournalError(f"{path} is a database of another program, not a journal of Plait.", hint=hint)
     if version > schema.VERSION:
         raise JournalError(
             f"The journal {path} was written by a newer Plait (schema {version}, this one knows {schema.VERSION}).",
@@ -171,10 +164,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
     if not _OWN <= found <= _OWN | _STATISTICS:
         what = max(map(str, found - _OWN), default="a table is missing")
-        raise JournalError(
-            f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.",
-            hint="If it is not yours, do not use it. If you added a table or an index yourself, remove that.",
-        )
+        hint = "If it is not yours, do not use it. If you added a table or an index yourself, remove that."
+        raise JournalError(f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.", hint=hint)
 
 
 @contextmanager

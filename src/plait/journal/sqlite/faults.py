@@ -27,10 +27,8 @@ def is_damaged(error: sqlite3.Error) -> bool:
 
 def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
     """Return the error for rows of a run that were changed or damaged."""
-    return JournalError(
-        f"The journal {path} is damaged: of run {run}, {rows}.",
-        hint="It can't be resumed or replayed; other runs can. `plait journal check` names all damaged ones.",
-    )
+    hint = "It can't be resumed or replayed; other runs can. `plait journal check` names all damaged ones."
+    return JournalError(f"The journal {path} is damaged: of run {run}, {rows}.", hint=hint)
 
 
 def from_os(error: OSError, path: Path) -> JournalError:

@@ -23,10 +23,8 @@ _EFFECT = re.compile(rb'effect\{"type":"intent"')
 
 
 def has_lost_effects(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the -wal file of a journal has an intent of an effect that SQLite does not read from it.
-
-    Reading that file drops no lock: SQLite holds them on others. Raises sqlite3.Error.
-    """
+    """Return whether the -wal file of a journal has an intent of an effect that SQLite does not read from it. Reading
+    that file drops no lock: SQLite holds them on others. Raises sqlite3.Error."""
     times: set[float] = set()
     with suppress(OSError), path.with_name(path.name + "-wal").open("rb", buffering=0) as file:
         start = file.read(_HEADER + _FRAME)

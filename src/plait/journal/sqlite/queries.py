@@ -46,10 +46,8 @@ def read_content(connection: sqlite3.Connection, attachment: Attachment, path: P
     # A text may differ from its digest, because secrets in it are replaced.
     if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
         what = "is not in" if found is None else "is damaged in"
-        raise JournalError(
-            f"The attached file {attachment} {what} the journal {path}.",
-            hint="The run can be shown, but not resumed, forked or replayed. Ask the question again with the file.",
-        )
+        hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
+        raise JournalError(f"The attached file {attachment} {what} the journal {path}.", hint=hint)
     return bytes(found[0])
 
 
@@ -230,8 +228,7 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
         found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
         if not found and prefix:
             found = connection.execute(
-                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
-                (prefix, prefix + "\U0010ffff"),
+                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5", (prefix, prefix + "\U0010ffff")
             ).fetchall()
     if len(found) == 1:
         check_run(connection, found[0][0], path)
@@ -249,6 +246,5 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
     near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
     near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
     hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
-    raise UnknownRun(
-        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint}`plait runs` lists them."
-    )
+    hint = f"{hint}`plait runs` lists them."
+    raise UnknownRun(f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=hint)

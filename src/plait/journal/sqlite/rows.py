@@ -122,9 +122,7 @@ class Bodies:
 
 def iter_rows(connection: sqlite3.Connection, n: int, path: Path, restored: Bodies | None = None) -> Iterator[Row]:
     """Yield a run's rows in order, one at a time, up to the first damaged one. Without `restored` they have no bodies.
-
-    Raises `JournalError` there, which names all damaged and missing rows of the run.
-    """
+    Raises `JournalError` there, which names all damaged and missing rows of the run."""
     bad: list[str] = []
     run, count, place = "", None, 0
     begun = check_run(connection, n, path)

@@ -78,11 +78,7 @@ EVENTS = SqlTable(
         SqlColumn("kind", "TEXT NOT NULL", "`intent`, `effect` (a synced intent), `result`, `raised` or `note`"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is `intent`, `result`, `raised` or `note`"),
         SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
-        SqlColumn(
-            "head",
-            "INTEGER",
-            "bytes that it shares with the start of the base's body; NULL: no base",
-        ),
+        SqlColumn("head", "INTEGER", "bytes that it shares with the start of the base's body; NULL: no base"),
         SqlColumn("tail", "INTEGER", "bytes that it shares with the end of the base's body; NULL: no base"),
         SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: not compressed"),
         SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
@@ -110,11 +106,7 @@ MARKS = SqlTable(
     "marks",
     "One row per fact about the whole journal.",
     (
-        SqlColumn(
-            "name",
-            "TEXT PRIMARY KEY",
-            "`restored`: rows written before this time may be missing",
-        ),
+        SqlColumn("name", "TEXT PRIMARY KEY", "`restored`: rows written before this time may be missing"),
         SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970"),
     ),
 )

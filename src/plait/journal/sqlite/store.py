@@ -80,11 +80,7 @@ class SqliteStore:
     _shared: ClassVar[dict[Path, SqliteStore]] = {}
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        busy_seconds: float | None = None,
-        clock: Callable[[], float] = time.time,
+        self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.path = Path(path).expanduser()
         self.busy_seconds = busy_seconds if busy_seconds is not None else connections.busy_seconds_of_user()
@@ -161,9 +157,8 @@ class SqliteStore:
             values = (*begun, owner, started, started, head.label, caller, *found_by, tags, state)
             n = connection.execute(_BEGIN, values).lastrowid or 0
         except sqlite3.IntegrityError:
-            raise JournalError(
-                f"There is a run {head.run} already in the journal {self.path}.", hint="Give the new run another id."
-            ) from None
+            hint = "Give the new run another id."
+            raise JournalError(f"There is a run {head.run} already in the journal {self.path}.", hint=hint) from None
         clock = self._clock if times is None else partial(next, times)
         return SqliteLog(writer, n, head.run, scrubber, clock, begun=crc)
 
@@ -184,9 +179,8 @@ class SqliteStore:
             n, row = queries.find_run(connection, run, self.path)
             (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
             if rows is not None and rows != seq:
-                raise RecordChanged(
-                    f"Run {row.head.run} was changed by another process.", hint="Read it again, then go on with it."
-                )
+                hint = "Read it again, then go on with it."
+                raise RecordChanged(f"Run {row.head.run} was changed by another process.", hint=hint)
             require_claimable(row, self._file, _going.get((self._where, row.head.run)), force)
             self._hold_lock(owner)
             bodies = Bodies()

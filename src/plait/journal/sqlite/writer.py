@@ -112,10 +112,8 @@ class Writer:
         return (found.st_dev, found.st_ino) == inode
 
     def close(self) -> None:
-        """Write what waits, and close the connection. The last one of all processes folds the -wal file in.
-
-        Takes up to `busy_seconds` if the journal is locked and rows wait.
-        """
+        """Write what waits, and close the connection. The last one of all processes folds the -wal file in. Takes up to
+        `busy_seconds` if the journal is locked and rows wait."""
         if (thread := self._thread) is not None:
             self._queue.put(Signal.CLOSE)
             thread.join()
@@ -203,10 +201,8 @@ class Writer:
 
     def _start(self) -> None:
         if self.pid != os.getpid():
-            raise JournalError(
-                f"The journal {self.path} was opened by the process that started this one.",
-                hint="Start or resume the run in this process.",
-            )
+            hint = "Start or resume the run in this process."
+            raise JournalError(f"The journal {self.path} was opened by the process that started this one.", hint=hint)
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="plait-journal", daemon=True)

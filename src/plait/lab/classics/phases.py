@@ -73,10 +73,8 @@ def _make_columns(
 
 
 def replace_published_models(models: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the models of the seven published rows, replaced by one's own: the first name or pattern that fits.
-
-    Raises `ConfigError` for a published model that none fits, and for a name that fits none.
-    """
+    """Return the models of the seven published rows, replaced by one's own: the first name or pattern that fits. Raises
+    `ConfigError` for a published model that none fits, and for a name that fits none."""
     names = list(published.RATES)
     for pattern in models:
         if not any(fnmatchcase(name, pattern) for name in names):

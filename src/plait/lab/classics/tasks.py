@@ -21,10 +21,8 @@ LONGEST = 48
 
 
 def make_task_table(comparison: Comparison, *, why: bool = False) -> ReportTable:
-    """Make the table of a comparison's tasks; the rows of the comparison are its columns.
-
-    The last row counts what is done. `why`: the notes say what was wrong in each run; why runs crashed they say always.
-    """
+    """Make the table of a comparison's tasks; the rows of the comparison are its columns. The last row counts what is
+    done. `why`: the notes say what was wrong in each run; why runs crashed they say always."""
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in comparison.results:
         found.setdefault((result.task, result.variant), []).append(result)

@@ -42,9 +42,7 @@ class MessagePart(Struct, frozen=True):
 
 class SentRequest(Struct, frozen=True):
     """A request. `number` counts from 1, `attempt` too; `other` are the body's other fields, such as temperature.
-
-    `messages_before` and `letters_before` are the whole messages and the characters that were sent before.
-    """
+    `messages_before` and `letters_before` are the whole messages and the characters that were sent before."""
 
     number: int
     step: int
@@ -61,10 +59,8 @@ class SentRequest(Struct, frozen=True):
 
 
 class ReceivedResponse(Struct, frozen=True):
-    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error.
-
-    `usage` has its tokens, None if it took none.
-    """
+    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error. `usage` has
+    its tokens, None if it took none."""
 
     status: int
     seconds: float
@@ -140,7 +136,8 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]) -> Iterable[MessagePart]:
-    whole = _count_same(before, texts)
+    pairs = zip(before, texts, strict=False)
+    whole = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
     for at, (role, text) in enumerate(texts):
         if at < whole:
             yield MessagePart(role, text, new=False)
@@ -151,12 +148,6 @@ def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str
         if old:
             yield MessagePart(role, text[:old], new=False)
         yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
-
-
-def _count_same(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
-    """Count the equal messages from the first on."""
-    pairs = zip(before, texts, strict=False)
-    return next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
 
 
 def _count_shared(old: str, new: str) -> int:
@@ -209,10 +200,8 @@ def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -
 def render_exchanges(
     question: str, exchanged: Sequence[WireExchange], *, full: bool = False, width: int | None = WIDTH
 ) -> str:
-    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out.
-
-    A line with more than `width` letters goes on in the next one, which has no mark.
-    """
+    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out. A line with more
+    than `width` letters goes on in the next one, which has no mark."""
     lines = [f"Question: {clean(question)}"]
     for each in exchanged:
         lines += ["", f"--- {_title(each.sent)}", *_settings(each.sent)]

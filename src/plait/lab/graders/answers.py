@@ -68,10 +68,8 @@ def f1_score(answer: str, gold: str) -> float:
 
 
 def parse_yes_no(text: str) -> bool | None:
-    """Read yes or no from the words yes, no, true and false; None if there is none.
-
-    A first word that stands alone (`No, because ...`) counts, else the last of them: `No one denies it: yes`.
-    """
+    """Read yes or no from the words yes, no, true and false; None if there is none. A first word that stands alone
+    (`No, because ...`) counts, else the last of them: `No one denies it: yes`."""
     found = list(_YES.finditer(text))
     if not found:
         return None
@@ -163,10 +161,8 @@ def last_number(value: Any) -> Fraction | None:
 
 
 def read_last_number(value: Any) -> ReadNumber | None:
-    """Read the number that an answer ends with, as the evaluators of GSM8K do.
-
-    A marked result takes precedence: the first number after `####`, the last in a LaTeX box.
-    """
+    """Read the number that an answer ends with, as the evaluators of GSM8K do. A marked result takes precedence: the
+    first number after `####`, the last in a LaTeX box."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return read_exactly(value)
     text = answer_text(value)

@@ -31,7 +31,9 @@ def load_function_grader(word: str) -> Grader:
     place, _, name = word.rpartition(":")
     if not place or not name:
         raise ConfigError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
-    function = _load_function(place, name, word)
+    function = load_object(f"{place}:{name}", "a grader")
+    if not callable(function):
+        raise ConfigError(f"{word!r} is a {type(function).__name__} and not a function.")
     whole = _takes_run(function, word)
 
     async def grade(task: SuiteTask, run: Run) -> Grade:
@@ -75,10 +77,8 @@ def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
         right = float(said) == 1.0
         why = "" if right else f"{word} says {'no' if isinstance(said, bool) else f'{float(said):g}'}"
         return Grade(right, float(said), "right" if right else "wrong", why)
-    raise ConfigError(
-        f"The grader {word} gave {said!r} for the task {task.id!r}.",
-        hint="It must return true or false, a number from 0 to 1, or a plait.lab.Grade.",
-    )
+    hint = "It must return true or false, a number from 0 to 1, or a plait.lab.Grade."
+    raise ConfigError(f"The grader {word} gave {said!r} for the task {task.id!r}.", hint=hint)
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
@@ -87,19 +87,11 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
         signature = inspect.signature(function)
         signature.bind(None, None)
     except TypeError:
-        raise ConfigError(
-            f"The grader {word} can't be called with two values.", hint="Define it as f(answer, gold) or f(task, run)."
-        ) from None
+        hint = "Define it as f(answer, gold) or f(task, run)."
+        raise ConfigError(f"The grader {word} can't be called with two values.", hint=hint) from None
     except ValueError:  # it does not show its parameters
         return False
     return list(signature.parameters)[:2] == ["task", "run"]
-
-
-def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
-    found = load_object(f"{place}:{name}", "a grader")
-    if not callable(found):
-        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a function.")
-    return found  # type: ignore[no-any-return]
 
 
 def _error_place(error: BaseException) -> str:

@@ -33,10 +33,8 @@ def grade_answers(scorer: Scorer) -> Grader:
 
 
 def grade_of_run(run: Run, grade: Grade) -> Grade:
-    """Return the grade of a run from the grade of its answer.
-
-    The answer of a stopped run keeps its score and measures, but is not a success. A run without an answer scores 0.
-    """
+    """Return the grade of a run from the grade of its answer. The answer of a stopped run keeps its score and measures,
+    but is not a success. A run without an answer scores 0."""
     if run.answer is None:
         why = describe_end(run) if run.status != "answered" else "the answer is empty"
         measures = dict.fromkeys(grade.measures, 0.0)
@@ -97,9 +95,8 @@ def score_number(task: SuiteTask, answer: Any, tolerance: Fraction = answers.CLO
     for gold in _golds(task):
         read = answers.read_last_number(gold)
         if read is None:
-            raise ConfigError(
-                f"The answer of task {task.id!r} is not a number: {gold!r}.", hint="Choose another grader."
-            )
+            hint = "Choose another grader."
+            raise ConfigError(f"The answer of task {task.id!r} is not a number: {gold!r}.", hint=hint)
         golds.append(read)
     said = answers.read_last_number(answer)
     if said is None:
@@ -131,11 +128,9 @@ def score_contains(task: SuiteTask, answer: Any) -> Grade:
 
 
 async def grade_calls(task: SuiteTask, run: Run) -> Grade:
-    """Grade a run by its tool calls: every gold tool was called and gave a result, however the run ended.
-
-    The score and the measure `recall` are the share of gold tools that were called; `precision` is the share of called
-    tools that are gold.
-    """
+    """Grade a run by its tool calls: every gold tool was called and gave a result, however the run ended. The score and
+    the measure `recall` are the share of gold tools that were called; `precision` is the share of called tools that are
+    gold."""
     gold = {str(name) for name in list_golds(task.answer) if name}
     if not gold:
         raise ConfigError(f"The task {task.id!r} names no tool to call.", hint="Its answer is a list of tools' names.")
@@ -174,9 +169,8 @@ def _golds(task: SuiteTask) -> list[Any]:
     """Return a task's right answers. Raises `ConfigError` if it has none."""
     found = [gold for gold in list_golds(task.answer) if gold is not None]
     if not found:
-        raise ConfigError(
-            f"The task {task.id!r} has no answer to compare with.", hint="Give it one, or another grader."
-        )
+        hint = "Give it one, or another grader."
+        raise ConfigError(f"The task {task.id!r} has no answer to compare with.", hint=hint)
     return found
 
 

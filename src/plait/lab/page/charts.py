@@ -89,9 +89,11 @@ def make_row_views(comparison: Comparison) -> tuple[RowView, ...]:
 
 def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
     """Return the charts: success against price and against time, tokens in and out by step."""
+    found = [(each, each.row.seconds) for each in rows]
+    said = "The median seconds of a run, by the clock."
     return (
         _price_chart(rows),
-        _time_chart(rows),
+        _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast"),
         _step_chart("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
         _step_chart("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
     )
@@ -104,8 +106,7 @@ def check_report_extra() -> None:
         import vl_convert  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "The page's pictures need Altair and vl-convert, which are not installed.",
-            hint=install_hint("report"),
+            "The page's pictures need Altair and vl-convert, which are not installed.", hint=install_hint("report")
         ) from error
 
 
@@ -137,12 +138,6 @@ def _price_chart(rows: Sequence[RowView]) -> Chart:
     said = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
     found = [(each, each.row.tokens) for each in rows]
     return _scatter_chart("price", "Success against tokens", "tokens a run", found, said, "cheap")
-
-
-def _time_chart(rows: Sequence[RowView]) -> Chart:
-    found = [(each, each.row.seconds) for each in rows]
-    said = "The median seconds of a run, by the clock."
-    return _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast")
 
 
 def _scatter_chart(
@@ -308,10 +303,8 @@ def find_hidden(spots: Sequence[Spot], best: Sequence[int]) -> dict[int, int]:
 
 
 def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> dict[int, tuple[str, str]]:
-    """Return a place and the words for each label that has room beside circles and other labels.
-
-    `labels` are in order of importance. Each label uses its first words with room.
-    """
+    """Return a place and the words for each label that has room beside circles and other labels. `labels` are in order
+    of importance. Each label uses its first words with room."""
     taken: list[Box] = [
         (x - _CIRCLE[0] / 2, x + _CIRCLE[0] / 2, y - _CIRCLE[1] / 2, y + _CIRCLE[1] / 2) for x, y in spots
     ]

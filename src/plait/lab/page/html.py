@@ -48,12 +48,9 @@ OUTCOMES = {
 
 
 def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX_BYTES) -> str:
-    """Render the comparison as one HTML file, with the same bytes for the same comparison.
-
-    `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
-    until the page has at most `most` bytes; the rest of the page, about 1 MB, is always there. Raises `ConfigError`
-    without the extra `report`.
-    """
+    """Render the comparison as one HTML file, with the same bytes for the same comparison. `record` reads a run's
+    events by its id, None if it cannot. Records are left out, those of right answers first, until the page has at most
+    `most` bytes; the rest of the page, about 1 MB, is always there. Raises `ConfigError` without the extra `report`."""
     parts = _page_parts(comparison, drawing_script())
     bare = _fill_template(comparison, parts, {}, {each.run: IN_PAGE for each in comparison.results})
     # Each record is an element of its own, which takes at most 80 bytes.
@@ -64,9 +61,7 @@ def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX
 
 def render_served_page(comparison: Comparison, runs: str) -> str:
     """Render the page for a server that shows runs. A cell links to its run, at the address `runs` plus the run's id.
-
-    The page holds no records. Without the extra `report` it has no charts.
-    """
+    The page holds no records. Without the extra `report` it has no charts."""
     try:
         draw = drawing_script()
     except ConfigError:
@@ -85,10 +80,22 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
+    tasks, runs = len(comparison.suite.tasks), len(comparison.results)
+    graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
+    facts = [
+        ("Tasks", f"{tasks:,}"),
+        ("Rows", f"{len(comparison.contenders):,}"),
+        ("Repeats", f"{comparison.repeat:,} a task"),
+        ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
+        ("Grader" if len(graders) == 1 else "Graders", shorten(", ".join(graders))),
+        ("When", comparison.when),
+        ("Journal", show_hidden(comparison.journal)),
+        ("Name", show_hidden(comparison.name)),
+    ]
     return {
         "suite": show_hidden(comparison.suite.word),
         "about": show_hidden(comparison.suite.about),
-        "facts": _facts(comparison),
+        "facts": [(name, value) for name, value in facts if value],
         "unfinished": _unfinished(comparison),
         "rows": rows,
         "digits": usd_digits([each.cost_usd for each in comparison.rows]),
@@ -117,22 +124,6 @@ def _fill_template(
         left_out=missing.count(LEFT_OUT),
         unreadable=missing.count(UNREADABLE),
     )
-
-
-def _facts(comparison: Comparison) -> list[tuple[str, str]]:
-    tasks, runs = len(comparison.suite.tasks), len(comparison.results)
-    graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
-    facts = [
-        ("Tasks", f"{tasks:,}"),
-        ("Rows", f"{len(comparison.contenders):,}"),
-        ("Repeats", f"{comparison.repeat:,} a task"),
-        ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
-        ("Grader" if len(graders) == 1 else "Graders", shorten(", ".join(graders))),
-        ("When", comparison.when),
-        ("Journal", show_hidden(comparison.journal)),
-        ("Name", show_hidden(comparison.name)),
-    ]
-    return [(name, value) for name, value in facts if value]
 
 
 def _unfinished(comparison: Comparison) -> str:

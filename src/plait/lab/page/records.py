@@ -27,10 +27,8 @@ LONG, SHORT = 4_000, 300
 def choose_records(
     results: Iterable[CellResult], read_events: EventsReader, room: int
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """Return records as JSON by run, at most `room` bytes, and where each run's record is.
-
-    If they do not fit, the records of right answers are left out, the last first, then others.
-    """
+    """Return records as JSON by run, at most `room` bytes, and where each run's record is. If they do not fit, the
+    records of right answers are left out, the last first, then others."""
     found: dict[str, str] = {}
     sizes: dict[str, int] = {}
     state: dict[str, int] = {}
@@ -59,10 +57,8 @@ def choose_records(
 
 
 def make_record(events: Iterable[Event]) -> dict[str, Any]:
-    """Return a run's steps: number, phases, models, tokens, seconds of the models, and the parts in order.
-
-    A part is [kind, title, text, characters left out]. Texts are cut at `LONG` characters.
-    """
+    """Return a run's steps: number, phases, models, tokens, seconds of the models, and the parts in order. A part is
+    [kind, title, text, characters left out]. Texts are cut at `LONG` characters."""
     steps: dict[int, dict[str, Any]] = {}
     number = 0
     for event in events:

@@ -32,8 +32,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ConfigError(
-            f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.",
-            hint=install_hint("ray"),
+            f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.", hint=install_hint("ray")
         ) from None
     return ray
 
@@ -162,10 +161,8 @@ def _check_address(address: str) -> None:
         return
     host, colon, port = address.rpartition(":")
     if "://" in address or not colon or not host or not port.isdecimal():
-        raise ConfigError(
-            f"{address!r} is not the address of a Ray cluster.",
-            hint="Write HOST:PORT as `ray start --head` prints it, or auto for the one on this machine.",
-        )
+        hint = "Write HOST:PORT as `ray start --head` prints it, or auto for the one on this machine."
+        raise ConfigError(f"{address!r} is not the address of a Ray cluster.", hint=hint)
     hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # RFC 9113, 3.4: empty SETTINGS
     try:
         with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
@@ -178,7 +175,5 @@ def _check_address(address: str) -> None:
         why = f"nothing answers there within {PATIENCE:g} seconds"
     except (OSError, OverflowError) as error:
         why = f"{getattr(error, 'strerror', None) or error}"
-    raise PlaitError(
-        f"The Ray cluster at {address} can't be reached: {why}.",
-        hint="`ray start --head` prints a cluster's address; this machine must be part of it (`ray start --address`).",
-    )
+    hint = "`ray start --head` prints a cluster's address; this machine must be part of it (`ray start --address`)."
+    raise PlaitError(f"The Ray cluster at {address} can't be reached: {why}.", hint=hint)

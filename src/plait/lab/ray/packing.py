@@ -162,17 +162,13 @@ class CellPacker:
         try:
             self._dumps(value)
         except Exception as error:  # an object may raise anything while it is pickled
-            raise ConfigError(
-                f"{what} can't be sent to a worker: {error}.",
-                hint="Name it by a word, or make it of what a pickle can hold: no open files, locks or connections.",
-            ) from None
+            hint = "Name it by a word, or make it of what a pickle can hold: no open files, locks or connections."
+            raise ConfigError(f"{what} can't be sent to a worker: {error}.", hint=hint) from None
 
 
 def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agent:
-    """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml.
-
-    Raises `ConfigError` with the difference if the agent is not the requested one.
-    """
+    """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml. Raises
+    `ConfigError` with the difference if the agent is not the requested one."""
     settings = config.load(place) if place.is_file() else config.load()
     named: Mapping[str, ModelWord | Model] = pickle.loads(contender.models)
     models = {

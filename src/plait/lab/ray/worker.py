@@ -46,19 +46,15 @@ def run_packed_cell(contender: bytes, packed: bytes, folder: str, here: str) -> 
     return msgspec.msgpack.encode(worker.run(contender, msgspec.msgpack.decode(packed, type=PackedCell)))
 
 
-def _remove_dead_folders() -> None:
-    """Remove what killed workers left in the temporary folder: Ray ends its workers without notice."""
-    for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
-        if life_of(path.name.removeprefix(PREFIX).rsplit("+", 1)[0].replace("+", ":")) == "dead":
-            shutil.rmtree(path, ignore_errors=True)
-
-
 class RayWorker:
     """A worker's journal, and the agents and graders that it made for earlier cells."""
 
     def __init__(self, folder: str) -> None:
         if not folder:
-            _remove_dead_folders()
+            # Remove what killed workers left in the temporary folder: Ray ends its workers without notice.
+            for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+                if life_of(path.name.removeprefix(PREFIX).rsplit("+", 1)[0].replace("+", ":")) == "dead":
+                    shutil.rmtree(path, ignore_errors=True)
         name = PREFIX + owner_of_this_process().replace(":", "+") + "+"
         self._folder = tempfile.TemporaryDirectory(prefix=name, dir=folder or None)
         self._place = Path(self._folder.name)

@@ -249,11 +249,8 @@ def _price(candidate: Candidate) -> tuple[float, float, float]:
 
 
 def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Candidate]:
-    """Find for each requirement the nearest row that misses nothing else.
-
-    If every row misses several requirements, it is the best row in each. Rows without runs, or that cannot run here,
-    are skipped.
-    """
+    """Find for each requirement the nearest row that misses nothing else. If every row misses several requirements, it
+    is the best row in each. Rows without runs, or that cannot run here, are skipped."""
     able = [each for each in candidates if not {"runs", "here"} & set(each.unmet)]
     parts = ("success", *(name for name in ("usd", "seconds", "tokens") if getattr(demand, name) is not None))
     found = {part: [each for each in able if each.unmet == (part,)] for part in parts}
@@ -286,11 +283,9 @@ def _number(value: object) -> bool:
 
 
 def probability_of_share(successes: int, n: int, at_least: float) -> float:
-    """Return the probability that the true share is at least `at_least`, after `successes` in `n` tries.
-
-    If every share from 0 to 1 is equally likely before, the share after k successes in n tries has a Beta distribution,
-    whose tail is binomial: P(share >= x | k of n) = P(Binomial(n + 1, x) <= k). The smaller side is summed.
-    """
+    """Return the probability that the true share is at least `at_least`, after `successes` in `n` tries. If every share
+    from 0 to 1 is equally likely before, the share after k successes in n tries has a Beta distribution, whose tail is
+    binomial: P(share >= x | k of n) = P(Binomial(n + 1, x) <= k). The smaller side is summed."""
     if at_least <= 0 or at_least >= 1:
         return float(at_least <= 0)
     if successes < (n + 1) * at_least:
@@ -299,10 +294,8 @@ def probability_of_share(successes: int, n: int, at_least: float) -> float:
 
 
 def count_more_tasks(share: float, n: int, at_least: float, goal: float = 0.95) -> int | None:
-    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same.
-
-    None if no number does, because the share is not above the demand, or if it is more than a million.
-    """
+    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same. None if no number
+    does, because the share is not above the demand, or if it is more than a million."""
 
     def is_enough(tasks: int) -> bool:
         return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= goal
@@ -400,12 +393,7 @@ def run_command(row: MeasuredLoop) -> str:
 
 
 def _row_json(each: Candidate) -> dict[str, Any]:
-    made = {
-        **msgspec.to_builtins(each.row),
-        "success": each.row.success,
-        "sure": each.sure,
-        "unmet": list(each.unmet),
-    }
+    made = {**msgspec.to_builtins(each.row), "success": each.row.success, "sure": each.sure, "unmet": list(each.unmet)}
     return {**made, "unusable": each.unusable} if each.unusable else made
 
 

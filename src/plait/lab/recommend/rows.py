@@ -53,11 +53,8 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
     @property
     def evidence(self) -> tuple[int, int]:
-        """Successes, and the number of tries.
-
-        Repeats of a task are not evidence about other tasks. So if tasks were repeated, the tries are the tasks, and
-        the successes are their share of them, rounded down.
-        """
+        """Successes, and the number of tries. Repeats of a task are not evidence about other tasks. So if tasks were
+        repeated, the tries are the tasks, and the successes are their share of them, rounded down."""
         tries = min(self.tasks or self.n, self.n)
         return (self.successes if tries == self.n else math.floor(self.success * tries + 1e-9)), tries
 
@@ -73,11 +70,8 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredRows(Struct, frozen=True, kw_only=True):
-    """A comparison's rows, and their source.
-
-    `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the rows as JSON with sorted
-    keys: it identifies the rows of a recommendation.
-    """
+    """A comparison's rows, and their source. `name` is the comparison's, or the file's if it has none. `digest` is the
+    SHA-256 of the rows as JSON with sorted keys: it identifies the rows of a recommendation."""
 
     name: str
     rows: tuple[MeasuredLoop, ...]
@@ -87,11 +81,8 @@ class MeasuredRows(Struct, frozen=True, kw_only=True):
 
 
 def read_rows(results: object, journal: object = None) -> MeasuredRows:
-    """Read the rows of a comparison.
-
-    `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
-    name of a comparison in `journal`. Raises `ConfigError` for anything else.
-    """
+    """Read the rows of a comparison. `results`: a file with the output of `plait compare --json`, its object as a
+    mapping, anything with `rows`, or the name of a comparison in `journal`. Raises `ConfigError` for anything else."""
     if isinstance(results, MeasuredRows):
         return results
     name = ""

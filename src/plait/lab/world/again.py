@@ -15,11 +15,8 @@ from plait.lab.world.tasks import RunEvidence
 
 
 def replay_events(world: World, events: Iterable[Event]) -> World:
-    """Make the calls among a run's events in `world`, which should be fresh, and return it.
-
-    Calls of other tools and calls without a result are skipped. An artifact that a call returned is found by its id in
-    the run.
-    """
+    """Make the calls among a run's events in `world`, which should be fresh, and return it. Calls of other tools and
+    calls without a result are skipped. An artifact that a call returned is found by its id in the run."""
     tools = {tool.name: tool for tool in world.tools}
     artifacts: dict[str, Any] = {}
     for event in events:

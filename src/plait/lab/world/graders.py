@@ -161,10 +161,8 @@ def _grade_day(day: weather.Day, part: str, found: Findings) -> bool:
 
 
 def split_days(text: str, year: int, wanted: set[date]) -> tuple[str, dict[date, str]]:
-    """Split a message into the text before its first day, and the text of each day, by date.
-
-    A day's part begins with its line, or with the emoji or weekday right before its date.
-    """
+    """Split a message into the text before its first day, and the text of each day, by date. A day's part begins with
+    its line, or with the emoji or weekday right before its date."""
     mentions: dict[date, list[int]] = {}
     for start, _, days, *_ in find_dates(text, year):
         # 8/4 may be the 8th of April or the 4th of August: the one that is wanted is meant
@@ -331,10 +329,8 @@ def _flag_numbers(
     days: Iterable[date] = (),
     where: str = "",
 ) -> list[FoundNumber]:
-    """Flag the numbers that are not among the known ones (by unit, or of any unit), and return the others.
-
-    If `known` is by unit, degrees Fahrenheit may be one off, because they were converted.
-    """
+    """Flag the numbers that are not among the known ones (by unit, or of any unit), and return the others. If `known`
+    is by unit, degrees Fahrenheit may be one off, because they were converted."""
     right = []
     for number in find_numbers(text, days):
         by_unit = isinstance(known, Mapping)

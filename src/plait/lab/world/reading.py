@@ -39,10 +39,8 @@ _UNITS = re.compile(
 
 
 class FoundDate(NamedTuple):
-    """A date in a text: where it begins and ends, the days it may mean, whether its year is given.
-
-    `weak`: it may not be a date, because 14/7 can also be a high and a low.
-    """
+    """A date in a text: where it begins and ends, the days it may mean, whether its year is given. `weak`: it may not
+    be a date, because 14/7 can also be a high and a low."""
 
     start: int
     end: int
@@ -105,10 +103,8 @@ def find_weekdays(text: str) -> list[int]:
 
 
 def find_numbers(text: str, days: Iterable[date] = ()) -> list[FoundNumber]:
-    """Find the numbers in a text, except those of dates, times, addresses and lists.
-
-    4/7 is a date if it may mean one of `days`, otherwise it is two numbers.
-    """
+    """Find the numbers in a text, except those of dates, times, addresses and lists. 4/7 is a date if it may mean one
+    of `days`, otherwise it is two numbers."""
     known = set(days)
     rest = text
     for found in find_dates(text, min(known).year if known else 2000):
@@ -212,10 +208,8 @@ def bearable_emoji(code: int) -> set[str]:
 
 
 def says_sky(text: str, code: int, described: str = "") -> bool | None:
-    """Return whether a text's words fit a weather code; None if it has no words about the sky.
-
-    `described` are the service's words for the code, which always fit.
-    """
+    """Return whether a text's words fit a weather code; None if it has no words about the sky. `described` are the
+    service's words for the code, which always fit."""
     if described and described.casefold() in text.casefold():
         return True
     rest = re.sub(_MILLIMETRES, " ", text, flags=re.I)

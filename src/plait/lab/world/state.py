@@ -175,10 +175,8 @@ class World:
 
 
 def world_of(word: str) -> World:
-    """Make the world of a word, with or without the prefix `world:`. Raises `ConfigError`.
-
-    A seed, then settings, separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
-    """
+    """Make the world of a word, with or without the prefix `world:`. Raises `ConfigError`. A seed, then settings,
+    separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`."""
     settings: dict[str, str] = {}
     last = ""
     for part in filter(None, (each.strip() for each in word.removeprefix("world").removeprefix(":").split(","))):
@@ -192,18 +190,16 @@ def world_of(word: str) -> World:
             settings[last := "seed"] = part
     unknown = sorted(settings.keys() - {"seed", "now", "here"})
     if unknown:
-        raise ConfigError(
-            f"A world has no setting {', '.join(unknown)}.", hint="Settings: world:SEED,now=DATE,here=TOWN."
-        )
+        hint = "Settings: world:SEED,now=DATE,here=TOWN."
+        raise ConfigError(f"A world has no setting {', '.join(unknown)}.", hint=hint)
     try:
         wrong = "its seed is no whole number"
         seed = int(settings.get("seed", 0))
         wrong = "its date can't be read"
         now = datetime.fromisoformat(settings["now"]) if "now" in settings else None
     except ValueError:
-        raise ConfigError(
-            f"{word!r} is no world: {wrong}.", hint="Such as world:7 or world:7,now=2024-02-29T08:00,here=Lyon."
-        ) from None
+        hint = "Such as world:7 or world:7,now=2024-02-29T08:00,here=Lyon."
+        raise ConfigError(f"{word!r} is no world: {wrong}.", hint=hint) from None
     if now is not None and not 2000 <= now.year < 2200:
         raise ConfigError(f"{word!r} is no world: it has the years 2000 to 2199.", hint="Its shares are traded then.")
     if now is not None and len(settings["now"]) <= 10:  # a date alone: at the usual time of day

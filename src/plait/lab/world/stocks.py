@@ -48,7 +48,9 @@ def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
     walk = chance(seed, "stock", symbol)
     close = SYMBOLS[symbol][1]
     made: list[Week] = []
-    for on in _fridays(today):
+    ends = [FIRST + timedelta(weeks=n) for n in range(max(0, (today - FIRST).days // 7) + 1)]
+    last = today - timedelta(days=max(0, today.weekday() - 4))
+    for on in ends if ends[-1] >= last else [*ends, last]:
         start = close * (1 + walk.gauss(0, 0.006))
         close = max(1.0, start * (1 + walk.gauss(0.0022, 0.028)))
         high = max(start, close) * (1 + abs(walk.gauss(0, 0.012)))
@@ -57,12 +59,6 @@ def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
         made.append(Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume))
     _shape_last_months(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
     return made[::-1]
-
-
-def _fridays(today: date) -> list[date]:
-    ends = [FIRST + timedelta(weeks=n) for n in range(max(0, (today - FIRST).days // 7) + 1)]
-    last = today - timedelta(days=max(0, today.weekday() - 4))
-    return ends if ends[-1] >= last else [*ends, last]
 
 
 def _shape_last_months(made: list[Week], back: int) -> None:

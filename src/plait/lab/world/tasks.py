@@ -34,11 +34,8 @@ class WorldGrade(Struct, frozen=True):
 
 
 class RunEvidence(Struct, frozen=True):
-    """What a grader knows of a run beside the world's state.
-
-    The answer, the output of code, values that a check of the record flagged as invented, and the date on the clock
-    that code can read, if that is not the world's.
-    """
+    """What a grader knows of a run beside the world's state. The answer, the output of code, values that a check of the
+    record flagged as invented, and the date on the clock that code can read, if that is not the world's."""
 
     answer: Any = None
     printed: str = ""

@@ -51,8 +51,7 @@ def make_day(seed: int, latitude: float, longitude: float, on: date) -> Day:
     mean = 30 - 0.4 * abs(lat) - min(12, 0.23 * abs(lat)) * turn + here.uniform(-2.5, 2.5) + today.gauss(0, 2.5)
     spread = today.uniform(2, 6)
     kind = today.choices(
-        (DRY, FOGGY, DRIZZLE, RAIN, SHOWERS, THUNDER),
-        weights=(46, 8, 8, 18, 14, 6 if mean > 6 else 0),
+        (DRY, FOGGY, DRIZZLE, RAIN, SHOWERS, THUNDER), weights=(46, 8, 8, 18, 14, 6 if mean > 6 else 0)
     )[0]
     if mean - spread < -1 and kind not in (DRY, FOGGY):
         kind = SNOW if kind in (DRIZZLE, RAIN) else SNOW_SHOWERS

@@ -72,10 +72,8 @@ def without_tags(text: str, remarks: list[Remark]) -> str:
 
 
 def holds_code(block: Block, fence: re.Match[str]) -> bool:
-    """Return whether a block is meant to run: it is marked as Python, or it is unmarked Python.
-
-    A fence that only closes opens a block of prose, and an invented output is in a fence of its own.
-    """
+    """Return whether a block is meant to run: it is marked as Python, or it is unmarked Python. A fence that only
+    closes opens a block of prose, and an invented output is in a fence of its own."""
     word = (fence["word"] or fence["word2"] or "").lower()
     return bool(block.code) and (word in PYTHON or (_OTHER.fullmatch(word) is None and is_python(block.code)))
 
@@ -99,10 +97,8 @@ def plain_code(text: str, remarks: list[Remark]) -> str:
 
 
 class Ahead:
-    """Finds the next label and the next fence of a text, from left to right in one pass.
-
-    Only fences that open a block count: on a line of its own, or behind other text with a language's word.
-    """
+    """Finds the next label and the next fence of a text, from left to right in one pass. Only fences that open a block
+    count: on a line of its own, or behind other text with a language's word."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -35,14 +35,7 @@ from plait.core import (
     note,
 )
 from plait.core.text import shorten
-from plait.loops.codeact.hints import (
-    NAMES,
-    OF_MODULE,
-    assigned_names,
-    find_forbidden_import,
-    hint_of,
-    ran_before,
-)
+from plait.loops.codeact.hints import NAMES, OF_MODULE, assigned_names, find_forbidden_import, hint_of, ran_before
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape
@@ -102,10 +95,7 @@ class Work:
 
     def run(self, code: str, n: int, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
         """Run the action of turn `n` to its end. Return its observation, or the answer it stopped with. Code with
-        `ungrounded` values is not run.
-
-        Raises `LimitNear`, also if the same code keeps giving the same observation.
-        """
+        `ungrounded` values is not run. Raises `LimitNear`, also if the same code keeps giving the same observation."""
         self._action, self.failed = RunningAction(n), True
         if (refused := self._refused(code)) is not None:
             error, seen = refused

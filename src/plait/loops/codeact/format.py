@@ -31,11 +31,8 @@ _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
 
 class CodeStream(LabelStream[Turn]):
-    """A turn that streams in. Its parts are shown without labels and fences, code in whole lines.
-
-    A line that may hold a fence is held back until it ends. Code without a fence is shown at the end of the reply, if
-    it is read as code.
-    """
+    """A turn that streams in. Its parts are shown without labels and fences, code in whole lines. A line that may hold
+    a fence is held back until it ends. Code without a fence is shown at the end of the reply, if it is read as code."""
 
     def __init__(self, codec: Codec[Turn], n: int, tools: Sequence[ToolSpec]) -> None:
         super().__init__(codec, n, tools, WORDS)
@@ -50,7 +47,12 @@ class CodeStream(LabelStream[Turn]):
             self._add_text(line)
             self._ticks = "" if self._find_close(line) == 0 else self._ticks
         elif self._ticks and not self._is_quote:
-            self._take_code(line)
+            # Show a line of a block, which may end it.
+            close = self._find_close(line)
+            self.over = close is not None or IN_CODE.match(line) is not None
+            if not self.over or close:
+                self.put("action", line.rstrip()[:-1].rstrip(self._ticks[0]) if self.over else line, "\n")
+            self._ticks = "" if self.over else self._ticks
         else:
             self._ticks = ""
             super().take_line(line, whole=whole)
@@ -95,14 +97,6 @@ class CodeStream(LabelStream[Turn]):
         bare = line.strip()
         inside = bare.rstrip(self._ticks[0])
         return len(inside) if len(bare) - len(inside) >= len(self._ticks) else None
-
-    def _take_code(self, line: str) -> None:
-        """Show a line of a block, which may end it."""
-        close = self._find_close(line)
-        self.over = close is not None or IN_CODE.match(line) is not None
-        if not self.over or close:
-            self.put("action", line.rstrip()[:-1].rstrip(self._ticks[0]) if self.over else line, "\n")
-        self._ticks = "" if self.over else self._ticks
 
 
 @dataclass(frozen=True)

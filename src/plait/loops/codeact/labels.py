@@ -79,10 +79,8 @@ LABEL = WORDS.pattern
 
 @lru_cache(maxsize=64)
 def _lines_of_code(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of the text before a function's name, if that text and the name can be Python.
-
-    They cannot if two words stand side by side. A string may end at any quotation mark, so code may begin there.
-    """
+    """Return the pattern of the text before a function's name, if that text and the name can be Python. They cannot if
+    two words stand side by side. A string may end at any quotation mark, so code may begin there."""
     name = rf"(?:{either(names) or '(?!)'})\b"
     beside = rf"[ \t]*+(?:(?!{_KEYWORD})[\w\"'\\]|->)"
     before = rf"(?!{name})(?:{_KEYWORD}|\w++(?!{beside}))|[ \t.,:;=+*/%@&|^~<>!()\[\]{{}}-]"

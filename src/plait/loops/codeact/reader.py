@@ -189,10 +189,8 @@ _ITEM = re.compile(r"[ \t>*_-]{0,8}(?:step[ \t])?(?:(\d{1,3})[.):]|[-*•][ \t])
 
 
 def steps_of(text: str) -> tuple[str, ...]:
-    """Return the steps in a reply, without numbers and full stops; the first may lack its number.
-
-    A label or a fence ends them. If there are numbered steps, bullets do not count.
-    """
+    """Return the steps in a reply, without numbers and full stops; the first may lack its number. A label or a fence
+    ends them. If there are numbered steps, bullets do not count."""
     ends = [match.start() for pattern in (LABEL, FENCE) for match in [pattern.search(text.lstrip(), 1)] if match]
     lines = text.lstrip()[: min(ends, default=len(text))].split("\n")
     items = [match for line in lines if (match := _ITEM.match(line))]

@@ -79,10 +79,8 @@ class NumberedCalls(Codec[Read]):
         return CallReader(tools)
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Read:
-        """Return the plan in a whole text, and what was repaired or cut.
-
-        An unreadable call is dropped, with a remark. Raises `Unreadable` if there is neither a call nor `join()`.
-        """
+        """Return the plan in a whole text, and what was repaired or cut. An unreadable call is dropped, with a remark.
+        Raises `Unreadable` if there is neither a call nor `join()`."""
         stream = self.stream(tools=tools)
         stream.feed(text)
         stream.close()

@@ -56,8 +56,7 @@ _LED_IN = re.compile(
     re.I,
 )
 _AS_OBJECT = re.compile(
-    rf"[\"'](?:{either(NAME_WORDS)})[\"']\s{{0,4}}:\s{{0,4}}[\"'](?P<name>[^\"'\n]{{1,100}})[\"']",
-    re.I,
+    rf"[\"'](?:{either(NAME_WORDS)})[\"']\s{{0,4}}:\s{{0,4}}[\"'](?P<name>[^\"'\n]{{1,100}})[\"']", re.I
 )
 _CALLED = re.compile(rf"(?<![\w.]){_NAME}\(")
 _GOES_ON = re.compile(r"[-+*/×÷^%]{1,2}[ \t]{0,3}[\w$({]")

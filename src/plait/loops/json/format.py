@@ -34,12 +34,7 @@ ARGUMENTS = {FINAL_ANSWER: "answer", FAIL_TASK: "reason", ASK_USER: "question"}
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
-_OBJECT = ObjectForm(
-    _KEYS,
-    name=own_first(_TOOL, TOOL_WORDS),
-    input=own_first(_INPUT, INPUT_WORDS),
-    words=(_THOUGHT,),
-)
+_OBJECT = ObjectForm(_KEYS, name=own_first(_TOOL, TOOL_WORDS), input=own_first(_INPUT, INPUT_WORDS), words=(_THOUGHT,))
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 # The parts of JSON while it streams in.
@@ -150,10 +145,8 @@ class JsonTurn(TurnCodec):
         return ()
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
-        """Read the turn in a reply. Raises only `Unreadable`.
-
-        `kept` is the object as the model wrote it, or in canonical form after a repair.
-        """
+        """Read the turn in a reply. Raises only `Unreadable`. `kept` is the object as the model wrote it, or in
+        canonical form after a repair."""
         return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
 
     def _read_with_repairs(self, text: str, n: int, tools: Sequence[ToolSpec]) -> Turn:
@@ -285,10 +278,8 @@ class JsonTurn(TurnCodec):
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
-    """Read a turn in exactly the requested form; None for anything else.
-
-    This is a fast path: the lenient reader gives the same result.
-    """
+    """Read a turn in exactly the requested form; None for anything else. This is a fast path: the lenient reader gives
+    the same result."""
     text = text.strip()
     if not text.startswith("{") or "<" in text:
         return None

@@ -75,10 +75,8 @@ class Judge:
 
 
 def read_verdict(text: str) -> bool | None:
-    """Read right (True) or wrong (False) from a judge's reply; None for neither.
-
-    The last `Verdict:` counts, in JSON, bold or other words. Without one, a last line with only such a word counts.
-    """
+    """Read right (True) or wrong (False) from a judge's reply; None for neither. The last `Verdict:` counts, in JSON,
+    bold or other words. Without one, a last line with only such a word counts."""
     for match in reversed(list(_VERDICT.finditer(text))):
         if (said := _meaning(match[1])) is not None:
             return said

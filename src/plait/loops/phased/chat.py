@@ -59,10 +59,8 @@ class PhasePrompt:
 
 
 class PhasedChat:
-    """The chat so far. `seen` are all results, as texts, `notes` the remarks below them.
-
-    `max_tokens` limits each reply (None: no limit).
-    """
+    """The chat so far. `seen` are all results, as texts, `notes` the remarks below them. `max_tokens` limits each reply
+    (None: no limit)."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None = None) -> None:
         self.task, self.context, self._max_tokens = task, context, max_tokens

@@ -211,10 +211,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
-    """Run the actions concurrently, each as soon as the results that it names exist; show the results in the chat.
-
-    The result of an action that is left out says why. Return the ids of those that another call may correct.
-    """
+    """Run the actions concurrently, each as soon as the results that it names exist; show the results in the chat. The
+    result of an action that is left out says why. Return the ids of those that another call may correct."""
     left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _find_left_out(chat, steps)}
     for id, seen in left_out.items():
         yield from note("cut", f"action {id} of the list: {seen.text}")

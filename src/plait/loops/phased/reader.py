@@ -88,7 +88,11 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
         changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
     ids = {step.id for step in named if not is_basic(step, tools)}
     steps = tuple(structs.replace(step, needs=_find_needs(step, ids - {step.id})) for step in named)
-    _check_order(steps)
+    try:
+        TopologicalSorter({step.id: step.needs for step in steps}).prepare()
+    except CycleError as why:
+        ring = " -> ".join(f"${id}" for id in reversed(why.args[1]))
+        raise Unreadable(f"These actions wait for each other's results: {ring}. {SHAPE}") from None
     as_written = not changed and _PUNCTUATION.issuperset(found.repairs)
     return steps, text[found.start : found.end] if as_written else None, notes
 
@@ -97,11 +101,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
 
 
 def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
-    """Find the list of entries in a reply with other text, and its place.
-
-    If a part of the reply looks like an action and cannot be read, the whole reply is unreadable: half of a list never
-    runs.
-    """
+    """Find the list of entries in a reply with other text, and its place. If a part of the reply looks like an action
+    and cannot be read, the whole reply is unreadable: half of a list never runs."""
     names = frozenset(tool.name.lower() for tool in tools)
     lists: list[Found] = []
     loose: list[Found] = []
@@ -269,11 +270,3 @@ def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
 
 def _find_needs(step: Step, others: Collection[str]) -> tuple[str, ...]:
     return tuple(id for id in RESULTS.meant(step.input, others) if id in others)
-
-
-def _check_order(steps: Sequence[Step]) -> None:
-    try:
-        TopologicalSorter({step.id: step.needs for step in steps}).prepare()
-    except CycleError as why:
-        ring = " -> ".join(f"${id}" for id in reversed(why.args[1]))
-        raise Unreadable(f"These actions wait for each other's results: {ring}. {SHAPE}") from None

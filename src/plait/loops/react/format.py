@@ -85,10 +85,8 @@ class ReActCodec(TurnCodec):
         return head + dialect.write_action(name, write_input(given, words, brackets=in_brackets), n)
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-        """Return data with a backslash in whatever would read as a label, a fence or an action.
-
-        `Name[` at the start of a line is an action too: every dialect reads it, also without its label.
-        """
+        """Return data with a backslash in whatever would read as a label, a fence or an action. `Name[` at the start of
+        a line is an action too: every dialect reads it, also without its label."""
         plain = self.dialect.words.escape(text, tools, inline)
         if LINE_CALL.search(plain):
             names = bracket_names(tools, self.dialect)

@@ -113,10 +113,8 @@ class _TurnReader(Struct, frozen=True):
         raise self._refuse(self._describe_problem(trouble))
 
     def _action_at(self, label: Label) -> ParsedAction | None:
-        """Return the action behind a label; if it names no tool, the call that stands there in another notation.
-
-        Raises `NotJson` for an object beyond repair.
-        """
+        """Return the action behind a label; if it names no tool, the call that stands there in another notation. Raises
+        `NotJson` for an object beyond repair."""
         action = error = None
         try:
             action = action_at(self.body, label, self.tools, self.dialect)
@@ -175,10 +173,8 @@ class _TurnReader(Struct, frozen=True):
 
     def _find_unlabelled(self, upto: int, *, followed: bool, invented: bool = False) -> _Found | None:
         """Find a call without the label `Action:`, in any notation that models know, before the index `upto`.
-
         `followed`: an answer or an action follows, so the call must begin a line, or an invented result must follow it.
-        With `invented`, an invented result must follow. Raises `Unreadable` for a broken call of a known tool.
-        """
+        With `invented`, an invented result must follow. Raises `Unreadable` for a broken call of a known tool."""
         head = self.body.text[:upto]
         if not _MAYBE_CALL.search(head) or (invented and not brings_result(head)):
             return None
@@ -322,10 +318,8 @@ def _thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
 
 
 def _answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
-    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label.
-
-    If the answer only refers to the text above it, that text is the answer.
-    """
+    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label. If the answer
+    only refers to the text above it, that text is the answer."""
     answers = body.of("answer")
     if not answers:
         return None

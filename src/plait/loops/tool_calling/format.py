@@ -171,11 +171,7 @@ class CallObjects(Codec[CallsTurn]):
         return "\n".join(_entry(tool) for tool in tools)
 
     def parts(self, reading: CallsTurn) -> Parts:
-        return {
-            "thought": reading.thought,
-            "action": show_calls(reading.calls),
-            "answer": show_value(reading.answer),
-        }
+        return {"thought": reading.thought, "action": show_calls(reading.calls), "answer": show_value(reading.answer)}
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         return escape_calls(text, tools)

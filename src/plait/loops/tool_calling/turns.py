@@ -42,14 +42,7 @@ from plait.core.labels import HOLE
 from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.asking import (
-    BadReply,
-    Rejected,
-    ask_until_read,
-    is_cut_within_call,
-    is_plain_answer,
-    is_typed_answer,
-)
+from plait.loops.asking import BadReply, Rejected, ask_until_read, is_cut_within_call, is_plain_answer, is_typed_answer
 from plait.loops.call_escape import escape_calls, escape_known_calls
 from plait.loops.compaction import Compaction, View, with_summary
 from plait.loops.escape import (
@@ -94,11 +87,8 @@ class Turns(ABC):
         self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
     def take_turn(self, max_parse_errors: int, log: Log, view: View) -> Effects[CallsTurn | Failed]:
-        """Return the model's next turn. `view` says which part of the log the model sees.
-
-        It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
-        replies: `Failed`.
-        """
+        """Return the model's next turn. `view` says which part of the log the model sees. It is asked again if its
+        reply cannot be read, or if its answer is refused. After `max_parse_errors` such replies: `Failed`."""
         form = self
 
         def ask(bad: BadReply | None) -> Effects[Reply]:

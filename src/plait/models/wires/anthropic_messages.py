@@ -64,10 +64,7 @@ _BINDS_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|[a-z]+-5-[5-9]
 """Models that check what stands before their thinking."""
 
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
-_KNOWN_VALUES = {
-    "effort": ("low", "medium", "high", "xhigh", "max"),
-    "service_tier": ("auto", "standard_only"),
-}
+_KNOWN_VALUES = {"effort": ("low", "medium", "high", "xhigh", "max"), "service_tier": ("auto", "standard_only")}
 """The service's values of settings (pages "Effort" and "Service tiers", November 2026)."""
 _ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
 _encode = msgspec.json.Encoder().encode
@@ -114,7 +111,10 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["stream"] = True
     _add_params(body, think, options)
     if tools and _BINDS_THINKING.match(options.model):
-        _drop_changed_thinking(body)
+        # Ask for thinking to be dropped, not refused, if what stands before it has changed.
+        thinking = body.setdefault("thinking", {"type": "adaptive"})
+        if isinstance(thinking, dict) and thinking.get("type") == "adaptive":
+            body["thinking"] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}, **thinking}
     _fit_thinking(body, think)
     return Request(PATH, _encode(body))
 
@@ -264,13 +264,6 @@ def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> Non
             body[key] = {**body.get(key, {}), **value}
         elif key not in _ELSEWHERE and (key != "temperature" or options.abilities.temperature):
             body[key] = value
-
-
-def _drop_changed_thinking(body: dict[str, Any]) -> None:
-    """Ask for thinking to be dropped, not refused, if what stands before it has changed."""
-    thinking = body.setdefault("thinking", {"type": "adaptive"})
-    if isinstance(thinking, dict) and thinking.get("type") == "adaptive":
-        body["thinking"] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}, **thinking}
 
 
 def _fit_thinking(body: dict[str, Any], think: Think) -> None:

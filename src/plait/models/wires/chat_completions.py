@@ -177,10 +177,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def reply_form(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply, with `strict` if it is in OpenAI's strict subset without additional nulls.
-
-    Returns {} if the reply is not an object, because OpenAI accepts no other schema.
-    """
+    """Return the schema of a reply, with `strict` if it is in OpenAI's strict subset without additional nulls. Returns
+    {} if the reply is not an object, because OpenAI accepts no other schema."""
     if schema.get("type") != "object":
         return {}
     fitted = fit_schema(schema, OPENAI, nulls=False)

@@ -37,10 +37,8 @@ def show_parts(
 
 
 def with_files_behind_results(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages for an endpoint whose tool messages hold only text.
-
-    The files of results that stand together follow in a message of the user.
-    """
+    """Return the messages for an endpoint whose tool messages hold only text. The files of results that stand together
+    follow in a message of the user."""
     out: list[Message] = []
     seen: tuple[Attachment, ...] = ()
     for message in messages:

@@ -130,9 +130,7 @@ class Draft:
 
     def add_call(self, index: Any, id: str = "", name: str = "", given: Any = None, group: int = 0) -> PendingCall:
         """Add to the tool call at `index` (None: the last one), and return it: a piece of its JSON text, or its input.
-
-        A piece with a name may begin another call. `group`: see `PendingCall`; each call of a whole message is one.
-        """
+        A piece with a name may begin another call. `group`: see `PendingCall`; each call of a whole message is one."""
         at, entry = ("at", str(index)), self._places.get(("id", id))
         if index is None and entry is None and self.calls:
             entry = self.calls[-1]

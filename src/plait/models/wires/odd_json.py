@@ -38,10 +38,8 @@ _raw_decode = json.JSONDecoder(strict=False, parse_float=_read_float, parse_cons
 
 
 def read_values(data: bytes | str) -> tuple[list[Any], str]:
-    """Return the JSON values that stand one after the other in a text, and the lines that are none.
-
-    From a line on that is broken JSON, nothing is read. Raises nothing.
-    """
+    """Return the JSON values that stand one after the other in a text, and the lines that are none. From a line on that
+    is broken JSON, nothing is read. Raises nothing."""
     try:
         return [_decoder.decode(data)], ""
     except (ValueError, RecursionError):  # msgspec.DecodeError and UnicodeError are a ValueError

@@ -143,11 +143,9 @@ def _file(attachment: Attachment) -> dict[str, Any]:
 
 
 def _kept_items(message: Message, state: Any) -> list[Any]:
-    """Return the service's own items of a turn; nothing if they do not have the turn's calls.
-
-    Without its encrypted content, a reasoning item exists only at the service, which stores none here. The service
-    refuses a request with the id of such an item, and one with the id of an item that followed it.
-    """
+    """Return the service's own items of a turn; nothing if they do not have the turn's calls. Without its encrypted
+    content, a reasoning item exists only at the service, which stores none here. The service refuses a request with the
+    id of such an item, and one with the id of an item that followed it."""
     items = [item for item in state if isinstance(item, dict)] if isinstance(state, list) else []
     if sum(item.get("type") == "function_call" for item in items) != len(message.calls):
         return []

@@ -89,9 +89,7 @@ _TOKENS = (
 
 def find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long; else None.
-
-    `message` is the error's sentence, `error` its other fields. A missing number is 0.
-    """
+    `message` is the error's sentence, `error` its other fields. A missing number is 0."""
     if not {str(error.get("code")), str(error.get("type"))} & _OVERFLOW_CODES:
         # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
         alone = re.search(r"request too large for model", message, re.I)

@@ -47,11 +47,8 @@ def read_call(given: Mapping[str, Any]) -> tuple[str, str, Any]:
 
 
 class PendingCall:
-    """A tool call whose arguments are still arriving. `value` is its input if it came as JSON, not as text.
-
-    `group` is the number of the whole message that states the call; 0 if it came in pieces, `OLDER` if in their older
-    form.
-    """
+    """A tool call whose arguments are still arriving. `value` is its input if it came as JSON, not as text. `group` is
+    the number of the whole message that states the call; 0 if it came in pieces, `OLDER` if in their older form."""
 
     def __init__(self, index: Any, group: int) -> None:
         self.index, self.group = index, group
@@ -138,10 +135,8 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
 
 
 def read_input(text: str, pieces: Sequence[str]) -> Any:
-    """Return the input in a text, or the text as the model wrote it: the reader of the call reports the error.
-
-    `{}` may stand before the input. The input may come twice, or each piece with all pieces before it.
-    """
+    """Return the input in a text, or the text as the model wrote it: the reader of the call reports the error. `{}` may
+    stand before the input. The input may come twice, or each piece with all pieces before it."""
     values, rest = read_values(text)
     if rest and all(map(_MARKUP.fullmatch, rest.split("\n"))):
         rest = ""

@@ -108,10 +108,8 @@ def failure(
     headers: Mapping[str, str] | None = None,
     response: Response | None = None,
 ) -> ModelError:
-    """Return the error for an answer of `status` with `body`, with `response` set on it.
-
-    `asked` is the request's body: an ability can only be missing if the request used it.
-    """
+    """Return the error for an answer of `status` with `body`, with `response` set on it. `asked` is the request's body:
+    an ability can only be missing if the request used it."""
     error = error_of(body)
     made = _classify(_Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {}))
     made.response = response

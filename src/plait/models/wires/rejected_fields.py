@@ -66,8 +66,7 @@ _TAKES_NONE = re.compile(
 """What a sentence says of tools as a whole: a wrong call or a wrong schema is no rejection of tools."""
 _RENAMED = re.compile(r"use ['\"`]?max_completion_tokens", re.I)
 _PREFILL = re.compile(
-    r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b",
-    re.I,
+    r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b", re.I
 )
 _ONE_TOOL = r"functions?(?= ['\"`])|tools(?=[.\[]\d)|function_?declarations"
 """How rejections name one tool, whose schema is wrong. That is no rejection of tools."""

@@ -91,10 +91,8 @@ class ReplyReader:
         return shown
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
-        """Return the reply, when all has arrived.
-
-        Raises `BadResponse` if it is incomplete, and the error for an error object inside the body.
-        """
+        """Return the reply, when all has arrived. Raises `BadResponse` if it is incomplete, and the error for an error
+        object inside the body."""
         draft, body = self.draft, response.body
         if not response.cut:
             self.read_rest(body)
@@ -129,10 +127,8 @@ def decode(
     provider: str = "",
     asked: bytes = b"",
 ) -> Reply:
-    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises.
-
-    `provider` is the dialect of the endpoint; its state depends on it.
-    """
+    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises. `provider`
+    is the dialect of the endpoint; its state depends on it."""
     if response.status != 200:
         if made := reply_in_error(error_of(response.body), think, wire, target):
             return made

@@ -168,9 +168,7 @@ class TextFilter:
 
 class FirstObject(Struct):
     """Find the end of the first JSON object in a text that arrives in pieces. Braces without a quote do not count.
-
-    `open` is True until the object has ended.
-    """
+    `open` is True until the object has ended."""
 
     open: bool = True
     _depth: int = 0

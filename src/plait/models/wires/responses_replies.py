@@ -27,11 +27,8 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 
 
 class ResponsesReader:
-    """Read the events of one reply, or its whole body.
-
-    What arrives in pieces is added as it comes. A whole item, at its end or in the whole response, adds only what did
-    not come in pieces.
-    """
+    """Read the events of one reply, or its whole body. What arrives in pieces is added as it comes. A whole item, at
+    its end or in the whole response, adds only what did not come in pieces."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

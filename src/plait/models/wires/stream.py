@@ -62,7 +62,11 @@ class Events(Struct):
         del lines[-1]  # what follows the last line end: nothing
         for line in lines:
             if not line:
-                self._dispatch(out)
+                if self._data and self._name not in _KEEP_ALIVES:
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    (self.errors if self._name == b"error" else out).append(data.strip())
+                self._data = []
+                self._name = b""
                 continue
             field, colon, value = line.partition(b":")
             field, value = field.strip(b" \t\x00").lower(), value.removeprefix(b" ")
@@ -77,13 +81,6 @@ class Events(Struct):
             elif field[:1] in (b"{", b"}", b"[", b"]", b'"'):  # no field begins so
                 self._data.append(line)
         return out
-
-    def _dispatch(self, out: list[bytes]) -> None:
-        if self._data and self._name not in _KEEP_ALIVES:
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            (self.errors if self._name == b"error" else out).append(data.strip())
-        self._data = []
-        self._name = b""
 
 
 def is_json(body: bytes) -> bool:

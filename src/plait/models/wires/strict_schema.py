@@ -61,10 +61,8 @@ class _Inexpressible(Exception):
 
 
 def fit_schema(schema: dict[str, Any], subset: SchemaSubset, *, nulls: bool = True) -> dict[str, Any] | None:
-    """Return the schema in a subset; None if the subset cannot express it.
-
-    `nulls`: an optional property may become one that is null. Else such a schema cannot be expressed either.
-    """
+    """Return the schema in a subset; None if the subset cannot express it. `nulls`: an optional property may become one
+    that is null. Else such a schema cannot be expressed either."""
     return _fit_encoded(msgspec.json.encode(schema), subset, nulls)
 
 

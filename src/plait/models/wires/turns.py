@@ -29,11 +29,8 @@ _encode = msgspec.json.Encoder().encode
 def split_system(
     think: Think, abilities: Abilities, *, prefill: bool, call_id: tuple[str, int] = ANY_ID
 ) -> tuple[list[str], list[Message]]:
-    """Return the texts of the leading system messages, and all other messages.
-
-    The other messages are prepared (`prepare`). `prefill`: the wire sends the prefill itself; otherwise the last
-    message asks to continue it.
-    """
+    """Return the texts of the leading system messages, and all other messages. The other messages are prepared
+    (`prepare`). `prefill`: the wire sends the prefill itself; otherwise the last message asks to continue it."""
     messages = (Message("user", think.prompt),) if think.prompt else think.messages
     first = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
     rest = prepare(messages[first:], abilities, call_id)

@@ -20,7 +20,7 @@ from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.recorded import recorded_model
-from plait.models.settings import AgentSettings, ModelSettings, read_settings
+from plait.models.settings import ModelSettings, read_settings
 from plait.runtime.agents.agent_fields import AgentFields, is_model, list_hooks, name_value, restore_settings
 from plait.runtime.agents.instructions import check_instructions
 from plait.runtime.agents.options import check_options, list_fields, without_option
@@ -84,7 +84,13 @@ def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
     _check_phases(agent.models, loop)
     for phase, model in agent.models.items():
         _require(f"models[{phase!r}]", model, is_model(model), 'a model, such as "local" or "openai:NAME"')
-    _check_settings(agent.settings, loop)
+    settings = agent.settings
+    if isinstance(settings, Mapping):
+        many = all(isinstance(each, ModelSettings) for each in settings.values())
+        _require("settings", settings, many, 'plait.ModelSettings(...), or {"act": plait.ModelSettings(...)}')
+        _check_phases(settings, loop)
+    for each in settings.values() if isinstance(settings, Mapping) else [settings]:
+        read_settings(to_builtins(each), "Agent(settings=)")
     require_plain(loop.run, f"run of the loop '{loop.name}'", "Give a generator, which yields effects.")
     if callable(agent.approve):
         require_plain(agent.approve, "approve=", "Give a plain function; a hook's before_tool may be async.")
@@ -94,29 +100,16 @@ def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:
         check_instructions(agent.instructions)
     output_of(agent.output)
     if agent.approve == "plan" and not traits_of(loop).makes_plan:
-        raise ConfigError(
-            f"The loop '{loop.name}' makes no plan that could be approved.",
-            hint="Choose 'rewoo' or 'compiler', or approve effects.",
-        )
-
-
-def _check_settings(settings: AgentSettings, loop: Loop) -> None:
-    if isinstance(settings, Mapping):
-        many = all(isinstance(each, ModelSettings) for each in settings.values())
-        _require("settings", settings, many, 'plait.ModelSettings(...), or {"act": plait.ModelSettings(...)}')
-        _check_phases(settings, loop)
-    for each in settings.values() if isinstance(settings, Mapping) else [settings]:
-        read_settings(to_builtins(each), "Agent(settings=)")
+        hint = "Choose 'rewoo' or 'compiler', or approve effects."
+        raise ConfigError(f"The loop '{loop.name}' makes no plan that could be approved.", hint=hint)
 
 
 def _check_phases(names: Iterable[str], loop: Loop) -> None:
     phases = loops.phases_of(loop)
     for phase in names:
         if phase not in {*phases, COMPACT, ""}:
-            raise ConfigError(
-                f"The loop '{loop.name}' has no phase {phase!r}.",
-                hint=f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries.",
-            )
+            hint = f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries."
+            raise ConfigError(f"The loop '{loop.name}' has no phase {phase!r}.", hint=hint)
 
 
 def list_tools(tools: object) -> tuple[Any, ...]:
@@ -191,9 +184,7 @@ def check_run_arguments(question: str, now: float | None) -> None:
 
 def check_deps(wanted: Any, deps: Any) -> None:
     """Check the dependencies that a run is given. `wanted` is their declared type, or its recorded name, or None.
-
-    Raises `ConfigError` if they are missing or of another type.
-    """
+    Raises `ConfigError` if they are missing or of another type."""
     if wanted is None:
         return
     if deps is None:
@@ -258,11 +249,11 @@ def change_loop_and_models(
     model: str | Model | None = None,
     models: Mapping[str, str | Model] = {},
 ) -> dict[str, Any]:
-    """Return the fields of an agent that change with another loop, other options of its loop, or other models.
-
-    Options stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps
-    those of the phases that it has. Raises `ConfigError`.
-    """
+    """Return the fields of an agent that change with another loop, other options of its loop, or other models. Options
+    stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps those of
+    the phases that it has. Raises `ConfigError`."""
+    if not (loop or options or model or models):
+        return {}
     changed: dict[str, Any] = {}
     before = dict(fields.models) if model is None else {}
     if model is not None:
@@ -283,10 +274,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
         if not source and not tools_given and load_code:
-            raise ConfigError(
-                f"The tool '{spec['name']}' of run {head.run} was given in Python.",
-                hint="Name the agent: -a module:agent; or the tool: --tools file.py; or call agent.resume(run).",
-            )
+            hint = "Name the agent: -a module:agent; or the tool: --tools file.py; or call agent.resume(run)."
+            raise ConfigError(f"The tool '{spec['name']}' of run {head.run} was given in Python.", hint=hint)
     loop = loops.make(head.loop["name"], head.loop["options"])
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
     showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None

@@ -125,8 +125,7 @@ class AgentFields(Generic[DepsT, OutputT]):
     ] = ()
     limits: Annotated[Limits, Option("What a run may use, and how many tools the model sees")] = field(default=Limits())
     grounding: Annotated[
-        Grounding,
-        Option("What to do about argument values that the model made up.", "--grounding", trust="same"),
+        Grounding, Option("What to do about argument values that the model made up.", "--grounding", trust="same")
     ] = "off"
     taint: Annotated[
         Taint, Option("Ask before calls with effects once outside content was read.", "--taint", trust="same")

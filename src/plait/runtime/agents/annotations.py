@@ -41,9 +41,8 @@ def check_annotations(
             raise ConfigError(f"tags is {tags!r}.", hint="Give a list of texts.")
         given["tags"] = tuple(dict.fromkeys(_check_text("tag", each, LONGEST_TAG) for each in tags))
         if len(given["tags"]) > MOST_TAGS or "" in given["tags"]:
-            raise ConfigError(
-                f"A run has at most {MOST_TAGS} tags, and no empty one.", hint="Put the rest into metadata."
-            )
+            hint = "Put the rest into metadata."
+            raise ConfigError(f"A run has at most {MOST_TAGS} tags, and no empty one.", hint=hint)
     if metadata is not None:
         given["metadata"] = _check_metadata(metadata)
     if label is not None:

@@ -46,9 +46,8 @@ async def open_deps(make: Callable[[], Any] | None, deps: Any) -> AsyncIterator[
         if isinstance(deps, AbstractAsyncContextManager):
             manager, deps = deps, await deps.__aenter__()
     except (Exception, SystemExit) as why:
-        raise ConfigError(
-            f"The dependencies can't be made: {name} raised {show_error(why)}.", hint="Nothing of the run has begun."
-        ) from why
+        hint = "Nothing of the run has begun."
+        raise ConfigError(f"The dependencies can't be made: {name} raised {show_error(why)}.", hint=hint) from why
     ended: BaseException | None = None
     try:
         yield deps

@@ -26,19 +26,15 @@ def check_instructions(instructions: Callable[..., str]) -> None:
 
 def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
     """Return the text of an agent's instructions. A function with a parameter without a default gets the dependencies.
-
-    Raises `ConfigError` if the function breaks, or gives no text.
-    """
+    Raises `ConfigError` if the function breaks, or gives no text."""
     if isinstance(instructions, str):
         return instructions
     name = function_name(instructions)
     try:
         text = call_plain(instructions, *((deps,) if count_required(instructions) else ()))
     except (Exception, SystemExit, EndRun) as why:
-        raise ConfigError(
-            f"The function '{name}' of instructions broke: {show_error(why)}.",
-            hint="Correct the function, and give the run the deps that it needs.",
-        ) from why
+        hint = "Correct the function, and give the run the deps that it needs."
+        raise ConfigError(f"The function '{name}' of instructions broke: {show_error(why)}.", hint=hint) from why
     if not isinstance(text, str):
         raise ConfigError(f"The function '{name}' of instructions returned {repr_short(text)}.", hint="Return a text.")
     return text

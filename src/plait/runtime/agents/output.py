@@ -65,7 +65,16 @@ class OutputType(Generic[OutputT]):
         return f"OutputType({_show_type(self.type)}, checks=[{checks}], retries={self.retries}, method={self.method!r})"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "checks", _list_checks(self.checks))
+        checks = self.checks
+        if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
+            raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
+        found = tuple(checks)
+        for each in found:
+            if not callable(each):
+                hint = "Give a function of one value."
+                raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
+            require_plain(each, f"'{function_name(each)}' of the output's checks")
+        object.__setattr__(self, "checks", found)
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
             raise ConfigError(f"OutputType(retries={self.retries!r}) is invalid.", hint="Give a whole number from 0.")
         if self.method not in (None, *get_args(OutputMethod)):
@@ -228,10 +237,8 @@ def output_of(given: Any) -> OutputType[Any]:
 
 
 def choose_method(model: Model, tools: bool) -> OutputMethod:
-    """Return how a model gives a typed answer; `tools`: beside tools.
-
-    Most servers hold the whole reply to the schema, so that the model cannot call tools any more.
-    """
+    """Return how a model gives a typed answer; `tools`: beside tools. Most servers hold the whole reply to the schema,
+    so that the model cannot call tools any more."""
     able = model.abilities
     is_documented = (getattr(model, "wire", ""), getattr(model, "provider", "")) in SCHEMA_BESIDE_TOOLS
     if able.schema and (not tools or is_documented):
@@ -240,10 +247,8 @@ def choose_method(model: Model, tools: bool) -> OutputMethod:
 
 
 def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
-    """Return the output of a recorded run: the agent's, with the recorded method and retries.
-
-    Raises `ConfigError` if the agent's schema is not the recorded one.
-    """
+    """Return the output of a recorded run: the agent's, with the recorded method and retries. Raises `ConfigError` if
+    the agent's schema is not the recorded one."""
     recorded = _read_output(head)
     schema = output.spec.schema if output.spec is not None else None
     if schema != (recorded["schema"] if recorded is not None else None):
@@ -291,19 +296,6 @@ def _read_output(head: RunHead) -> dict[str, Any] | None:
     return cast("dict[str, Any] | None", output)
 
 
-def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
-    """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
-    if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
-        raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
-    found = tuple(checks)
-    for each in found:
-        if not callable(each):
-            hint = "Give a function of one value."
-            raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
-        require_plain(each, f"'{function_name(each)}' of the output's checks")
-    return found
-
-
 TEXT: OutputType[str] = OutputType(str)
 """The output of an agent that gives text."""
 
@@ -324,7 +316,5 @@ def _show_schema(schema: Any) -> str:
 
 def _not_a_type(given: object, why: object) -> ConfigError:
     first = str(why).partition("\n")[0]
-    return ConfigError(
-        f"The output {_show_type(given)} has no JSON Schema: {first}",
-        hint="Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema.",
-    )
+    hint = "Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema."
+    return ConfigError(f"The output {_show_type(given)} has no JSON Schema: {first}", hint=hint)

@@ -23,9 +23,7 @@ StoredArtifacts = Mapping[str, tuple[str, bytes]]
 
 class ArtifactStore:
     """Keeps what tools return that JSON cannot hold. `kept` are those of an earlier process, read when first used.
-
-    `scrub` removes secrets from what the journal stores.
-    """
+    `scrub` removes secrets from what the journal stores."""
 
     def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)

@@ -91,10 +91,8 @@ class ToolServices:
         return base64.b32encode(digest).decode().lower()
 
     async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
-        """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
-
-        Raises `Suspend` if one of them waits for the user, after the others have ended.
-        """
+        """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it. Raises
+        `Suspend` if one of them waits for the user, after the others have ended."""
         self._is_over, self._waits = False, []
         made: Observation | None = None
         try:
@@ -193,16 +191,13 @@ class ToolServices:
         return Context(engine.run_spec.deps, engine.run_id, step, engine.run_spec.session, self.key, logger, services)
 
     def find_result(self, name: str) -> tuple[str, int]:
-        """Return the whole text of an earlier result of the run, and the characters that one result may show.
-
-        Raises `ToolError` for a wrong name.
-        """
+        """Return the whole text of an earlier result of the run, and the characters that one result may show. Raises
+        `ToolError` for a wrong name."""
         results = self.engine.performers.tools.results
         found = results.get(name.strip().strip("'\"`"))
         if found is None:
-            raise ToolError(
-                f"No long result has the number {name[:40]!r}.", hint=f"There are: {', '.join(results) or 'none'}."
-            )
+            hint = f"There are: {', '.join(results) or 'none'}."
+            raise ToolError(f"No long result has the number {name[:40]!r}.", hint=hint)
         self.outside = self.outside or found.outside
         return found.text, max(self.engine.run_spec.agent.limits.observation_chars - 200, 300)
 

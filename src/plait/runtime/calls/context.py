@@ -123,10 +123,8 @@ class Context(CallContext, Generic[Deps]):
 
     def _require_services(self) -> ToolServices:
         if self.services is None:
-            raise ConfigError(
-                "This context belongs to no run: it cannot ask a model or run an agent.",
-                hint="In a test, replace the function that does so.",
-            )
+            hint = "In a test, replace the function that does so."
+            raise ConfigError("This context belongs to no run: it cannot ask a model or run an agent.", hint=hint)
         return self.services
 
     def _services_of_loop(self) -> ToolServices:
@@ -134,9 +132,8 @@ class Context(CallContext, Generic[Deps]):
         services = self._require_services()
         check_call()
         if not _is_running(services.loop):
-            raise ConfigError(
-                "This is another event loop than that of the run.", hint="In a plain function, call run or ask_model."
-            )
+            hint = "In a plain function, call run or ask_model."
+            raise ConfigError("This is another event loop than that of the run.", hint=hint)
         return services
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -144,10 +141,8 @@ class Context(CallContext, Generic[Deps]):
         try:
             loop = self._require_services().loop
             if _is_running(loop):
-                raise ConfigError(
-                    "An async tool cannot wait for this without blocking the run.",
-                    hint="Await the async method: aask_model or arun.",
-                )
+                hint = "Await the async method: aask_model or arun."
+                raise ConfigError("An async tool cannot wait for this without blocking the run.", hint=hint)
         except ConfigError:
             work.close()
             raise

@@ -51,9 +51,7 @@ class ChildWaits(BaseException):
 
 async def make_call(tool: Tool, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
     """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
-
-    Raises `ChildWaits` if a child run of the tool waits for the user.
-    """
+    Raises `ChildWaits` if a child run of the tool waits for the user."""
     if not bound.call.by_code:
         return await _call_tool(tool, bound, seconds, services)
     with collecting() as collected:
@@ -128,10 +126,8 @@ async def _run_within_limit(
     observe: Callable[[Any], Observation],
     returned: list[bool],
 ) -> Observation:
-    """Call the tool's function and observe its result. `returned` gets an item when the function has ended.
-
-    What reads a result may run a stranger's code, which can take any time: it runs in the thread of the call.
-    """
+    """Call the tool's function and observe its result. `returned` gets an item when the function has ended. What reads
+    a result may run a stranger's code, which can take any time: it runs in the thread of the call."""
 
     def read(value: Any) -> Observation:
         if not hasattr(type(value), "__next__"):  # a generator goes on with its work while it is read

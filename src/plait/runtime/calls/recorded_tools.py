@@ -8,10 +8,11 @@ from typing import Any
 
 from msgspec import convert, structs
 
-from plait.core import ToolSpec
+from plait.core import Observation, ToolSpec
 from plait.core.errors import ConfigError, ToolError
 from plait.journal.records import RunHead
 from plait.tools import Tool, Toolset
+from plait.tools.end_run import EndRun
 from plait.tools.load import is_mcp_word, recall_tools
 from plait.tools.signature import Signature
 from plait.trust import risk_of_tool
@@ -36,14 +37,21 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
         return self.recorded
 
 
+def repeat_result(seen: Observation) -> Any:
+    """Return, or raise, what a tool did when this was seen of its call."""
+    if seen.ends:
+        raise EndRun(seen.value) if seen.ends == "answer" else EndRun(failure=seen.text)
+    if not seen.ok:
+        raise ToolError(seen.text.removeprefix("Error: "))
+    return seen.text if seen.value is None else seen.value
+
+
 def require_loaded(tools: Iterable[Any]) -> None:
     """Raise `ConfigError` if the code of any of these tools was not loaded."""
     missing = [tool for tool in tools if isinstance(tool, RecordedTool)]
     if given := [tool.name for tool in missing if not tool.source]:
-        raise ConfigError(
-            f"Tools of this run were given in Python: {', '.join(given)}.",
-            hint="Name them with --tools file.py, or go on in Python: agent.resume(run).",
-        )
+        hint = "Name them with --tools file.py, or go on in Python: agent.resume(run)."
+        raise ConfigError(f"Tools of this run were given in Python: {', '.join(given)}.", hint=hint)
     if sources := dict.fromkeys(tool.source for tool in missing):
         raise ConfigError(
             f"This journal names tools that need your trust, and Plait did not load them: {', '.join(sources)}.",
@@ -56,10 +64,8 @@ def _not_loaded(*args: Any, **kwargs: Any) -> None:
 
 
 def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> tuple[str | Tool, ...]:
-    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`.
-
-    Without `load_code`, a tool whose word needs trust is only a description from the record.
-    """
+    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`. Without
+    `load_code`, a tool whose word needs trust is only a description from the record."""
     found: list[str | Tool] = []
     tools = recorded_tools(head, apart)
     for source in dict.fromkeys(head.sources):

@@ -11,16 +11,13 @@ from plait import loops
 from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.toolkits.method_search import NAME as SEARCH
-from plait.tools import Tool, Toolset
+from plait.tools import Toolset
 from plait.tools.names import fit_names
 
 
 def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
-    """Return the tools with names that neither the loop nor its fallback loop uses.
-
-    If an MCP server's tool has such a name, Plait puts the server's word before it and warns. Raises `ConfigError` for
-    any other tool.
-    """
+    """Return the tools with names that neither the loop nor its fallback loop uses. If an MCP server's tool has such a
+    name, Plait puts the server's word before it and warns. Raises `ConfigError` for any other tool."""
     reserved = _reserved(loop)
     if not any(_folded(tool.name) in reserved for tool in tools):
         return tools
@@ -29,7 +26,9 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
     before = tuple(tools)
     found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
     for old, tool in zip(before, found, strict=True):
-        if (word := reserved.get(_folded(tool.name))) and not _replaces(tool, word):
+        if (word := reserved.get(_folded(tool.name))) and not (
+            tool.person if word == "ask_user" else tool.name == word == SEARCH
+        ):
             raise ConfigError(
                 f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
                 hint="Rename it: NAME=WORD on the command line, name= in Python.",
@@ -64,11 +63,6 @@ def _reserved(loop: Loop) -> dict[str, str]:
     other = loops.fallback_of(loop)
     names = (*traits_of(loop).reserved, *traits_of(other).reserved)
     return {_folded(name): name for name in names}
-
-
-def _replaces(tool: Tool, word: str) -> bool:
-    """Return whether a tool replaces the loop's own: one that asks the user `ask_user`, a search `method_search`."""
-    return tool.person if word == "ask_user" else tool.name == word == SEARCH
 
 
 @lru_cache(maxsize=1024)

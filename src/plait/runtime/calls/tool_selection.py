@@ -45,10 +45,8 @@ class Finder:
         return structs.replace(method_search(self.index), source=SEARCH)
 
     def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:
-        """Return the names of the tools that a run shows, in the agent's order; None if it shows all.
-
-        A fork shows the tools of its parent if they are still there and `most` has not changed.
-        """
+        """Return the names of the tools that a run shows, in the agent's order; None if it shows all. A fork shows the
+        tools of its parent if they are still there and `most` has not changed."""
         if len(self._tools) <= most:
             return None
         if parent is not None and parent.settings.get("max_tools") == most:
@@ -79,10 +77,8 @@ def searchable(embedder: AnyEmbedder) -> bool:
 
 
 def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: AnyEmbedder) -> int | None:
-    """Return how many of an agent's tools are shown; None for all.
-
-    A loop may have a default. It does not count if a tool of the user's has the name of the search tool.
-    """
+    """Return how many of an agent's tools are shown; None for all. A loop may have a default. It does not count if a
+    tool of the user's has the name of the search tool."""
     most = traits_of(loop).most_tools
     if said is not None or most is None or len(tools) <= most or NAME in tools:
         return said

@@ -41,10 +41,8 @@ class AttachedFiles(Struct, frozen=True):
     def make_task(
         self, question: str, history: tuple[Exchange, ...], accepts: Callable[[Attachment], bool] = lambda file: True
     ) -> Task:
-        """Return the task with these files: images and PDF files as attachments, text files as text.
-
-        Files of the history come first: those that the models accept, the newest that a request has room for.
-        """
+        """Return the task with these files: images and PDF files as attachments, text files as text. Files of the
+        history come first: those that the models accept, the newest that a request has room for."""
         files = [*dict.fromkeys(self.attachments)]
         room = MAX_BYTES - sum(each.size for each in files)
         for each in reversed([file for turn in history for file in turn.attachments]):
@@ -93,10 +91,8 @@ def read_file_part(part: Mapping[str, Any]) -> File:
     given = str(inner.get("url") or inner.get("image_url") or inner.get("file_data"))
     head = _DATA_URL.match(given)
     if head is None:
-        raise ConfigError(
-            f"A part of type {kind} is no data URL.",
-            hint="No address is fetched, and no file id is known. Send the content: data:image/png;base64,...",
-        )
+        hint = "No address is fetched, and no file id is known. Send the content: data:image/png;base64,..."
+        raise ConfigError(f"A part of type {kind} is no data URL.", hint=hint)
     try:
         content = base64.b64decode("".join(given[head.end() :].split()), validate=True)
     except ValueError:
@@ -117,10 +113,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
             continue
         data, media_type = getattr(part, "data", None), getattr(part, "media_type", "")
         if not isinstance(part, Artifact) or not isinstance(data, bytes):
-            raise ConfigError(
-                f"A part of the question is of type {type(part).__name__}.",
-                hint="Give texts and files: plait.attach(PATH).",
-            )
+            hint = "Give texts and files: plait.attach(PATH)."
+            raise ConfigError(f"A part of the question is of type {type(part).__name__}.", hint=hint)
         if not media_type.startswith("text/"):
             media_type = detect_media_type(data)
         attachment = describe_content(data, media_type, getattr(part, "name", ""))
@@ -134,10 +128,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
 
 
 def identify_question(given: UserQuestion) -> str:
-    """Return the text of a question with the digests of its files: the same for equal questions.
-
-    Raises `ConfigError` for an invalid part.
-    """
+    """Return the text of a question with the digests of its files: the same for equal questions. Raises `ConfigError`
+    for an invalid part."""
     text, files = split_question(given)
     return "\0".join((text, *(each.digest for each in files.attachments)))
 
@@ -148,10 +140,8 @@ async def restore_files(head: RunHead, store: Store) -> AttachedFiles:
 
 
 async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
-    """Return a recorded request as it was sent: with the files in place of the references to them.
-
-    Raises `JournalError` if a file is missing or damaged.
-    """
+    """Return a recorded request as it was sent: with the files in place of the references to them. Raises
+    `JournalError` if a file is missing or damaged."""
     if not find_references(body):
         return body
     artifacts = ArtifactStore(read_artifacts(await read_timeline(store, head.run)))
@@ -160,9 +150,7 @@ async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
 
 def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:
     """Return the bytes of the files that a request refers to, by digest: of the question's (`known`) and of results.
-
-    Raises `JournalError` if one is missing.
-    """
+    Raises `JournalError` if one is missing."""
     found: dict[str, bytes] = {}
     for digest in find_references(body):
         content = known.get(digest) or artifacts.find_content(digest)
@@ -204,10 +192,8 @@ def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
 
 def _check_file(file: Attachment) -> None:
     if file.media_type not in (*IMAGE_TYPES, PDF) and file.kind != "text":
-        raise ConfigError(
-            f"{file} can't be attached: no model accepts such a file.",
-            hint="Attach an image (PNG, JPEG, GIF, WebP), a PDF file or a text file.",
-        )
+        hint = "Attach an image (PNG, JPEG, GIF, WebP), a PDF file or a text file."
+        raise ConfigError(f"{file} can't be attached: no model accepts such a file.", hint=hint)
     if not file.size:
         raise ConfigError(f"{file} is empty.")
     if file.size > (limit := MAX_TEXT if file.kind == "text" else MAX_BYTES):

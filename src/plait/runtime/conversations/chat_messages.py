@@ -73,10 +73,8 @@ class _Draft(Struct):
 
 
 def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
-    """Return the calls of a run that have a result, in order. `tools` are the run's (`RunHead.tools`).
-
-    An input is an object by parameter name, if the tool shows which parameters are meant.
-    """
+    """Return the calls of a run that have a result, in order. `tools` are the run's (`RunHead.tools`). An input is an
+    object by parameter name, if the tool shows which parameters are meant."""
     parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
     return tuple(
         PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.seen.text)
@@ -190,10 +188,8 @@ def _read_arguments(given: Any) -> Any:
 
 
 def read_content(content: Any, joint: str = "") -> tuple[str, list[File]]:
-    """Return the text of a message's content, and its files. A text stands for each part that is neither.
-
-    `joint` stands between the parts of the text. Raises `ValueError` for content that is no text and no list of parts.
-    """
+    """Return the text of a message's content, and its files. A text stands for each part that is neither. `joint`
+    stands between the parts of the text. Raises `ValueError` for content that is no text and no list of parts."""
     texts: list[str] = []
     files: list[File] = []
     for part in content if isinstance(content, list | tuple) else [content]:

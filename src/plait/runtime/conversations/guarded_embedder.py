@@ -28,10 +28,8 @@ EMBED = "embed"
 def guard_embedder(
     given: AnyEmbedder, hooks: Iterable[Hook | Guard], env: Mapping[str, str] | None = None
 ) -> AnyEmbedder:
-    """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is.
-
-    A word is loaded when it is first used, with key and address from `env` (default: the environment).
-    """
+    """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is. A word is
+    loaded when it is first used, with key and address from `env` (default: the environment)."""
     guards = tuple(hook for hook in hooks if isinstance(hook, Hook) and has_point(hook, "before_model"))
     is_plain = given in ("", "local") or not (guards or isinstance(given, str))
     return given if is_plain else _GuardedEmbedder(given, guards, env)

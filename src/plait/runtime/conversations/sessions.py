@@ -140,10 +140,8 @@ def fit_turns(turns: Sequence[SessionTurn], room: int) -> tuple[tuple[Exchange, 
 
 
 def _find_first(turns: Sequence[SessionTurn], sizes: Sequence[int], room: int, is_cut: bool) -> tuple[int, int]:
-    """Return the index of the first turn from which all fit into `room`, and the bytes that are left.
-
-    If some do not fit (`is_cut`: there are older ones), the first one's number is a multiple of a power of two.
-    """
+    """Return the index of the first turn from which all fit into `room`, and the bytes that are left. If some do not
+    fit (`is_cut`: there are older ones), the first one's number is a multiple of a power of two."""
     first = len(sizes)
     while first and sizes[first - 1] <= room:
         first -= 1
@@ -278,10 +276,8 @@ async def has_read_outside(store: Store, session: str) -> bool:
 
 
 def continue_conversation(session: str | None, room: int, history: ChatMessages) -> Conversation:
-    """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None.
-
-    Raises `ConfigError` for an invalid name or message.
-    """
+    """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None. Raises
+    `ConfigError` for an invalid name or message."""
     given = read_turns(history)
     shown, is_hidden = fit_turns(_turns(given.turns), room)
     name = check_session_name(session) if session is not None else ""

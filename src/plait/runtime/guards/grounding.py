@@ -24,13 +24,7 @@ from plait.core import (
     Stopped,
 )
 from plait.core.text import sentence
-from plait.runtime.grounding import (
-    Sources,
-    answer_warning,
-    describe_findings,
-    refuse_invented,
-    warning,
-)
+from plait.runtime.grounding import Sources, answer_warning, describe_findings, refuse_invented, warning
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
 from plait.runtime.run_spec import Grounding
@@ -69,10 +63,8 @@ class SourcesGuard(Guard):
         return False
 
     def learn_before(self, key: str) -> None:
-        """Add the results of the effect before this one, without made-up values that an error repeats.
-
-        Results about tools are no sources: a search for tools, and the error for a call that fits no tool.
-        """
+        """Add the results of the effect before this one, without made-up values that an error repeats. Results about
+        tools are no sources: a search for tools, and the error for a call that fits no tool."""
         for entry, result in self._act.close(key):
             call = entry.asked
             if call.tool == self._context.search or result.trouble in ("unknown_tool", "bad_input"):
@@ -209,10 +201,8 @@ class GroundingGuard(Guard):
         self._refused[_key(answer)] += 1
 
     def _is_founded(self, outcome: Stopped) -> bool:
-        """Return whether the loop only went in circles, and its answer was looked at and has nothing made up.
-
-        Of a run whose last reply was cut, the reason says more than that of the signal.
-        """
+        """Return whether the loop only went in circles, and its answer was looked at and has nothing made up. Of a run
+        whose last reply was cut, the reason says more than that of the signal."""
         answer, near = outcome.answer, self._find_near()
         if answer is None or near is None or self._policy == "note" or not self._fits(answer):
             return False

@@ -43,11 +43,8 @@ _SUBJECTS: dict[str, str] = {
 
 @dataclass
 class HookedRun:
-    """What the hook guards of one run share.
-
-    `make_context` makes the context of a method, `with_own_name` gives a call the tool's own name, where the loop needs
-    another one. `is_near` says whether a limit is near.
-    """
+    """What the hook guards of one run share. `make_context` makes the context of a method, `with_own_name` gives a call
+    the tool's own name, where the loop needs another one. `is_near` says whether a limit is near."""
 
     make_context: Callable[[Entry], Context[Any]]
     with_own_name: Callable[[Call], Call] = lambda call: call
@@ -249,10 +246,8 @@ class HookGuard(Guard):
         try:
             found = await call_either(getattr(self.hook, point), self.run.make_context(entry), *own)
         except (Exception, SystemExit) as why:
-            raise ConfigError(
-                f"The hook {self.hook.name} failed in {point}: {show_error(why)}.",
-                hint="Correct it, then resume the run.",
-            ) from why
+            hint = "Correct it, then resume the run."
+            raise ConfigError(f"The hook {self.hook.name} failed in {point}: {show_error(why)}.", hint=hint) from why
         if isinstance(found, Call) and isinstance(own[-1], Call) and found.tool == own[-1].tool:
             return structs.replace(found, tool=arguments[-1].tool)
         return found

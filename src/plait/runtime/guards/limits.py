@@ -15,19 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NoReturn
 
-from plait.core import (
-    Answered,
-    Call,
-    Continue,
-    Execute,
-    Failed,
-    LimitNear,
-    Outcome,
-    Reply,
-    Stopped,
-    Think,
-    Usage,
-)
+from plait.core import Answered, Call, Continue, Execute, Failed, LimitNear, Outcome, Reply, Stopped, Think, Usage
 from plait.core.text import sentence
 from plait.journal.records import Decision
 from plait.models.base import Model
@@ -120,7 +108,16 @@ class LimitGuard(Guard):
                 if self.near is not None:
                     raise LimitReached(self.near.limit, self.near.detail)
             case StartChild():
-                self._admit_child(entry)
+                # Let a child run begin.
+                child: StartChild = entry.effect
+                if child.run not in self.tally.children:  # else it began in an earlier process
+                    for distance, guard in enumerate(self._line):
+                        depth, most = guard.limits.depth, guard.limits.children
+                        if distance + 1 > depth:
+                            raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
+                        if guard._find_use()[0].runs > most:
+                            raise LimitNear("children", f"the run has its {most} child runs")
+                self._hold(_Held(entry, self))
         return entry.effect
 
     def restore(self, entry: Entry, decision: Decision | None) -> None:
@@ -318,18 +315,6 @@ class LimitGuard(Guard):
 
     # -- child runs, and the end
 
-    def _admit_child(self, entry: Entry) -> None:
-        """Let a child run begin. Raises `LimitNear` if the limits allow no further one."""
-        child: StartChild = entry.effect
-        if child.run not in self.tally.children:  # else it began in an earlier process
-            for distance, guard in enumerate(self._line):
-                depth, most = guard.limits.depth, guard.limits.children
-                if distance + 1 > depth:
-                    raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
-                if guard._find_use()[0].runs > most:
-                    raise LimitNear("children", f"the run has its {most} child runs")
-        self._hold(_Held(entry, self))
-
     def _stop(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a run that used more than it may as `Stopped`, which says by how much."""
         limits, spent = self.limits, self.tally.tree_total
@@ -365,9 +350,7 @@ class _Share:
 
     def find_room(self, left: float, prompt: float, price: float) -> float:
         """Return the output tokens that `left` has room for, if a prompt takes `prompt` and an output token `price`.
-
-        Half is kept for the call in reserve, whose prompt will hold this reply as well.
-        """
+        Half is kept for the call in reserve, whose prompt will hold this reply as well."""
         whole = left - prompt
         if price <= 0:
             return math.inf if whole >= 0 else 0.0

@@ -19,9 +19,7 @@ from plait.runtime.guard import LIMITS, OUTPUT, USERS, EndedByRefusal, Entry, Fi
 
 class OutputGuard(Guard):
     """Refuses an answer that does not fit the output, unless a limit leaves no call to write another one.
-
-    `make_context` makes the context of a user's check. `is_near` says whether a limit is near.
-    """
+    `make_context` makes the context of a user's check. `is_near` says whether a limit is near."""
 
     order = OUTPUT
     name = "output"

@@ -24,9 +24,7 @@ EVIDENCE = "the evidence of its plan"
 
 class TaintGuard(Guard):
     """Knows what a run's context holds from outside, whatever the policy is. It gives `approvals` a reason to ask.
-
-    `given` is what the context holds from the start; then no plan was made before it.
-    """
+    `given` is what the context holds from the start; then no plan was made before it."""
 
     name = "taint"
     order = TAINT

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.core import (
-    Act,
-    AskUser,
-    CheckAnswer,
-    CheckGrounding,
-    Continue,
-    Effect,
-    Execute,
-    Start,
-    Think,
-    WaitNext,
-)
+from plait.core import Act, AskUser, CheckAnswer, CheckGrounding, Continue, Effect, Execute, Start, Think, WaitNext
 from plait.runtime.performers.ask_model import AskModel
 from plait.runtime.performers.ask_user import AskTheUser
 from plait.runtime.performers.base import BasePerformer

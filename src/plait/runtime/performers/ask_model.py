@@ -102,10 +102,8 @@ class AskModel(BasePerformer):
 
     async def ask_for_tool(self, call: Entry, think: Think, phases: Phases, counts: Counter[str]) -> Reply:
         """Return a model's reply to a question of a tool call. `counts` counts the requests of this call, by digest.
-
         The same request of the same call has the recorded reply. Raises `LimitNear`, `LimitReached`, `ModelError`,
-        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it.
-        """
+        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it."""
         engine = self.engine
         think = without_special_tokens(think, engine.run_spec.data_tokens)
         digest = engine.journal.digest([phases.spec(think.phase), to_builtins(think, enc_hook=repr)])
@@ -153,7 +151,14 @@ class AskForReply(BasePerformer):
         """Return the reply as the guards leave it: the recorded one, or the model's."""
         engine = self.engine
         with await engine.chain.admit(entry, self) as admitted:
-            await self._walk_attempts(entry)
+            # Go through the attempts on record: compare each, and learn from it what the model cannot do.
+            self.attempts = 0
+            while (recorded := self._next_recorded(entry)) is not None:
+                at, sending, found = recorded
+                self._learn(found, await self.engine.perform(at, sending))
+                if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
+                    self._reply = sending.decode_recorded(at)
+            self._is_compared = True
             if (reply := admitted.found.value) is UNSET:
                 if engine.journal.replay:
                     raise RecordEnds
@@ -176,16 +181,6 @@ class AskForReply(BasePerformer):
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
         self.engine.chain.decisions.follow_before(entry)
-
-    async def _walk_attempts(self, entry: Entry) -> None:
-        """Go through the attempts on record: compare each, and learn from it what the model cannot do."""
-        self.attempts = 0
-        while (recorded := self._next_recorded(entry)) is not None:
-            at, sending, found = recorded
-            self._learn(found, await self.engine.perform(at, sending))
-            if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
-                self._reply = sending.decode_recorded(at)
-        self._is_compared = True
 
     def compare_attempts(self, entry: Entry) -> None:
         """Compare the attempts on record of a model call that brought an exception, and learn from them."""
@@ -229,11 +224,8 @@ class AskForReply(BasePerformer):
             raise Unsupported(f"{model.spec} takes no native tools", "tools")
 
     async def _ask(self, entry: Entry) -> Reply:
-        """Ask the model, if no recorded attempt has a reply.
-
-        Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` if a limit leaves no room,
-        or another `ModelError` if no further attempt can help.
-        """
+        """Ask the model, if no recorded attempt has a reply. Raises `ContextOverflow`, `Unsupported` or `LimitNear` for
+        the loop, `LimitReached` if a limit leaves no room, or another `ModelError` if no further attempt can help."""
         engine, think, by_tool = self.engine, entry.effect, entry.by_tool
         model = self._phases.of(think.phase)
         if not self._is_asked:

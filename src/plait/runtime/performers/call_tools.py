@@ -48,7 +48,11 @@ class CallTools(BasePerformer):
     async def take(self, key: str, effect: Act, *, started: bool, beside: int) -> tuple[Observation, ...]:
         """Make the calls, or return their recorded results. Raises `EndedByTool` if one of them ends the run."""
         engine, calls = self.engine, effect.calls
-        self._require_same(key, effect)
+        journal = self.engine.journal
+        if (count := journal.count_calls(int(key))) > len(effect.calls):
+            asked = [journal.find(f"{key}.{i}").asked for i in range(count)]
+            expected = "\n".join("(another call)" if each is UNSET else line_of(read_call(each)) for each in asked)
+            raise differs(key, self.engine.steps, expected, "\n".join(map(line_of, effect.calls)))
         tools = engine.run_spec.tools
         if tools.near is not None:
             await self._tool.describe_unknown(calls)
@@ -85,14 +89,6 @@ class CallTools(BasePerformer):
         raise EndedByTool(
             Answered(answer) if ending.stopped is None else structs.replace(ending.stopped, answer=answer)
         )
-
-    def _require_same(self, key: str, effect: Act) -> None:
-        """Raise `ReplayDiffers` if the record has another effect in the place of these calls, or more of them."""
-        journal = self.engine.journal
-        if (count := journal.count_calls(int(key))) > len(effect.calls):
-            asked = [journal.find(f"{key}.{i}").asked for i in range(count)]
-            expected = "\n".join("(another call)" if each is UNSET else line_of(read_call(each)) for each in asked)
-            raise differs(key, self.engine.steps, expected, "\n".join(map(line_of, effect.calls)))
 
     async def _take_all(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         """Admit several calls, carry them out, and settle their results."""

@@ -193,11 +193,9 @@ def limit_reply(think: Think, max_tokens: int | None) -> Think:
 
 
 def taken_by(why: BaseException, think: Think, wire: Wire) -> Reply | None:
-    """Return the part of a reply that an attempt received before it failed, with its tokens; None if it took none.
-
-    A request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
-    or was cancelled took its prompt and what was received.
-    """
+    """Return the part of a reply that an attempt received before it failed, with its tokens; None if it took none. A
+    request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
+    or was cancelled took its prompt and what was received."""
     response = getattr(why, "response", None)
     if response is not None and response.status not in (0, 200):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,22 +41,19 @@ class StartedEffects(BasePerformer):
             thinks -= isinstance(each, Think)
             work = engine.perform_effect(str(ticket), each, started=True, beside=thinks)
             if at_once:
-                await self._perform_here(ticket, work)
+                # Perform an effect without a task of its own.
+                self.open[ticket] = future = asyncio.get_running_loop().create_future()
+                try:
+                    future.set_result(await work)
+                except Exception as why:
+                    future.set_exception(why)
+                self._end(ticket, future)
             else:
                 self.open[ticket] = task = asyncio.ensure_future(work)
                 task.add_done_callback(partial(self._end, ticket))
         if not at_once:
             await asyncio.sleep(0)  # they are admitted here, in order: what they reserve is the same on each walk
         return tuple([ticket for ticket, _ in started_now])
-
-    async def _perform_here(self, ticket: int, work: Coroutine[Any, Any, Any]) -> None:
-        """Perform an effect without a task of its own."""
-        self.open[ticket] = future = asyncio.get_running_loop().create_future()
-        try:
-            future.set_result(await work)
-        except Exception as why:
-            future.set_exception(why)
-        self._end(ticket, future)
 
     def add_piece(self, piece: WaitResult) -> None:
         """Take more text of a watched reply."""

@@ -106,10 +106,8 @@ def estimate_plan(
     timeline: Timeline,
     seen: Seen | None = None,
 ) -> Expected:
-    """Estimate what the plan's steps and the answer will take.
-
-    `timeline` is that of the run that made the plan, or empty. `seen` is what earlier runs had.
-    """
+    """Estimate what the plan's steps and the answer will take. `timeline` is that of the run that made the plan, or
+    empty. `seen` is what earlier runs had."""
     seen = seen or Seen()
     pace = _Pace(loop, context, task, phases, timeline, seen)
     still = [step for step in plan.calls if step.id not in plan.evidence]

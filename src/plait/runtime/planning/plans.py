@@ -43,9 +43,8 @@ class Planned(Struct, frozen=True):
 def planning(loop: Loop) -> Planner:
     """Return the loop if its plans can be printed, priced, edited and run. Raises `ConfigError` for any other loop."""
     if not isinstance(loop, Planner):
-        raise ConfigError(
-            f"`plait plan` needs a loop that plans first, and '{loop.name}' does not.", hint="Use --loop rewoo."
-        )
+        hint = "Use --loop rewoo."
+        raise ConfigError(f"`plait plan` needs a loop that plans first, and '{loop.name}' does not.", hint=hint)
     return loop
 
 
@@ -56,23 +55,28 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
     try:
         return check_plan(given, tools) if isinstance(given, Plan) else read_plan_file(given, tools)
     except Unreadable as why:
-        raise ConfigError(
-            f"The plan cannot run. {why}", hint="Correct it, or let `plait plan QUESTION` write one."
-        ) from why
+        hint = "Correct it, or let `plait plan QUESTION` write one."
+        raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
 
 
 def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
-    """Return the plan that a recorded run used or was about to use, with the evidence found for its steps.
-
-    Steps that failed or were not run have no evidence. Raises `ConfigError` if the run has no plan.
-    """
+    """Return the plan that a recorded run used or was about to use, with the evidence found for its steps. Steps that
+    failed or were not run have no evidence. Raises `ConfigError` if the run has no plan."""
     context, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     is_numbered = isinstance(loop, LLMCompiler)
     plan = _numbered_plan(timeline, context) if is_numbered else _last_plan(planning(loop), timeline, context)
     if plan is None:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
     if isinstance(loop, Planner):
-        plan = _with_found(loop, context, Task(head.question, head.history), plan, timeline)
+        task = Task(head.question, head.history)
+        made, said = _calls_made(timeline), _worker_replies(timeline)
+        results = {id: Observation(text) for id, text in plan.evidence.items()}
+        for step in plan.calls:
+            if step.id not in results and all(need in results for need in step.needs):
+                found = _result(loop, context, task, step, results, made, said)
+                if found is not None and found.ok:
+                    results[step.id] = found
+        plan = structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
     return plan
 
 
@@ -83,10 +87,8 @@ def written(plan: Plan) -> str:
 
 
 def with_kept(plan: Plan, before: Plan) -> Plan:
-    """Copy evidence of an earlier plan into each step that is unchanged and whose needs are unchanged.
-
-    Evidence that the plan already holds stays.
-    """
+    """Copy evidence of an earlier plan into each step that is unchanged and whose needs are unchanged. Evidence that
+    the plan already holds stays."""
     old = {step.id: step for step in before.calls}
     kept: dict[str, str] = {}
     for step in plan.calls:
@@ -119,18 +121,6 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
                 case _, Question(kind="plan", answer=str() as answer) if reads_as_plan(answer):
                     plan = read_plan_file(answer, list_callable(loop, context.known_tools))
     return plan
-
-
-def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
-    """Return the plan with the recorded evidence of the steps whose needs are met."""
-    made, said = _calls_made(timeline), _worker_replies(timeline)
-    results = {id: Observation(text) for id, text in plan.evidence.items()}
-    for step in plan.calls:
-        if step.id not in results and all(need in results for need in step.needs):
-            found = _result(loop, context, task, step, results, made, said)
-            if found is not None and found.ok:
-                results[step.id] = found
-    return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
 
 
 def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:

@@ -76,10 +76,8 @@ class PromptBook:
         if name in self._verbatim:
             return self._verbatim[name]
         if name not in self._texts:
-            raise ConfigError(
-                f"The loop '{self.loop}' has no prompt '{name}'.",
-                hint=f"It has: {', '.join(self.names())}.",
-            )
+            hint = f"It has: {', '.join(self.names())}."
+            raise ConfigError(f"The loop '{self.loop}' has no prompt '{name}'.", hint=hint)
         return self._texts[name]
 
     @cached_property
@@ -115,11 +113,8 @@ class PromptBook:
         return text
 
     def check(self) -> None:
-        """Check the user's folder and compile all templates.
-
-        Raises `ConfigError` for a folder without prompts, a file that is not a prompt of its loop, a template that is
-        not valid, or an unknown variable.
-        """
+        """Check the user's folder and compile all templates. Raises `ConfigError` for a folder without prompts, a file
+        that is not a prompt of its loop, a template that is not valid, or an unknown variable."""
         if self.folder is not None and not any(book.own for book in self._books()):
             self._check_layout(self.folder)
         for book in self._books():
@@ -128,9 +123,7 @@ class PromptBook:
 
     def warn_of_unused(self, options: Mapping[str, Any]) -> None:
         """Warn of a user's template that another value of an option needs, if the one that is used is not the user's.
-
-        `options` are the loop's options by name.
-        """
+        `options` are the loop's options by name."""
         own = {Path(file).stem for file in self.own}
         templates = [text for file, text in self.own.items() if file.endswith(".j2")]
         for option, prompts in _PROMPTS_OF_OPTIONS.items():
@@ -160,10 +153,8 @@ class PromptBook:
             raise ConfigError(f"{folder} has no folder '{self.loop}'.", hint=f"Its prompts lie in it directly: {hint}.")
         others = [name for name in loop_names() if _has_prompts(folder / name)]
         if not others:
-            raise ConfigError(
-                f"{where}: it has no folder '{self.loop}' with files NAME.j2 or NAME.txt.",
-                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
-            )
+            hint = f"`plait prompts copy {self.loop} {folder}` makes one."
+            raise ConfigError(f"{where}: it has no folder '{self.loop}' with files NAME.j2 or NAME.txt.", hint=hint)
         warnings.warn(f"{where}, only for: {', '.join(others)}. Plait uses its own prompts.", stacklevel=2)
 
     def _check_names(self) -> None:
@@ -190,10 +181,8 @@ class PromptBook:
             unknown = variables_of(text) - known_variables() if text != shipped.get(name) else set()
             if unknown and not self._extra:
                 where = f"The prompt '{self.loop}/{name}' in {self.folder}"
-                raise ConfigError(
-                    f"{where} uses the variable '{min(unknown)}', which does not exist.",
-                    hint=f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt.",
-                )
+                hint = f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt."
+                raise ConfigError(f"{where} uses the variable '{min(unknown)}', which does not exist.", hint=hint)
 
     def _compile(self, name: str) -> Any:
         self.source(name)
@@ -205,19 +194,16 @@ class PromptBook:
         except Exception as why:
             number = getattr(why, "lineno", None)
             line = f" (line {number})" if number else ""
-            raise ConfigError(
-                f"The prompt '{self.loop}/{name}' is no valid template{line}: {why}.", hint=self._place()
-            ) from why
+            hint = self._place()
+            raise ConfigError(f"The prompt '{self.loop}/{name}' is no valid template{line}: {why}.", hint=hint) from why
 
     def _place(self) -> str:
         return f"It was read from {self.folder}." if self.folder is not None else ""
 
     def _read(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise ConfigError(
-                f"There is no prompts folder {folder}.",
-                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
-            )
+            hint = f"`plait prompts copy {self.loop} {folder}` makes one."
+            raise ConfigError(f"There is no prompts folder {folder}.", hint=hint)
         for path in sorted((folder / self.loop).glob("*")):
             try:
                 text = read_file(path).decode()  # send a prompt byte for byte, line ends included
@@ -341,10 +327,8 @@ def _has_prompts(folder: Path) -> bool:
 
 @cache
 def shipped_prompts(loop: str) -> Mapping[str, str]:
-    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship.
-
-    Loops share those of compaction, of a transcript and of a plan.
-    """
+    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship. Loops share those of
+    compaction, of a transcript and of a plan."""
     root = resources.files("plait.loops")
     folders = (*(root / "prompts" / each for each in shared_prompts_of(loop)), root / loop / "prompts")
     return {name: text for folder in folders for name, text in _read_templates(folder).items()}

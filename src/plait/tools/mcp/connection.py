@@ -59,10 +59,8 @@ _connections: dict[tuple[int, Hashable], McpConnection] = {}
 
 
 def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
-    """Return the connection to a server that all its tools share. It opens with the first request.
-
-    Raises `ConfigError` if a variable that the server needs is not set.
-    """
+    """Return the connection to a server that all its tools share. It opens with the first request. Raises `ConfigError`
+    if a variable that the server needs is not set."""
     key = server.connection_key() if in_process is None else id(in_process)
     return _connections.setdefault((os.getpid(), key), McpConnection(server, in_process))
 
@@ -102,10 +100,8 @@ class McpConnection:
         self._stderr = ""
 
     async def list_tools(self) -> tuple[types.Tool, ...]:
-        """Return the tools that the server has now.
-
-        Raises `McpServerUnavailable`, and `ConfigError` if the list does not end.
-        """
+        """Return the tools that the server has now. Raises `McpServerUnavailable`, and `ConfigError` if the list does
+        not end."""
         if self._session is None:
             await self._ready()  # opening a session lists the tools
         else:

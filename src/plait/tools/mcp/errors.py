@@ -12,10 +12,8 @@ from plait.tools.mcp.server import McpServer
 
 
 class McpServerUnavailable(ConfigError, ToolError):
-    """The server cannot be started or reached, and no call was made.
-
-    It is an error of usage when Plait lists the tools, and an error of the tool in a run.
-    """
+    """The server cannot be started or reached, and no call was made. It is an error of usage when Plait lists the
+    tools, and an error of the tool in a run."""
 
 
 def find_fault(error: BaseException) -> Fault:

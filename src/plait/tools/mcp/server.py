@@ -151,9 +151,8 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     def _expand(self, text: str) -> str:
         for name in _variables(text):
             if name not in os.environ:
-                raise ConfigError(
-                    f"The MCP server {self.label} needs ${name}, which is not set.", hint=f"export {name}=..."
-                )
+                hint = f"export {name}=..."
+                raise ConfigError(f"The MCP server {self.label} needs ${name}, which is not set.", hint=hint)
         return Template(text).safe_substitute(os.environ)
 
 
@@ -186,10 +185,8 @@ def parse_word(word: str) -> McpServer:
             fields["command"] = shlex.split(fields["command"])
         return msgspec.convert(fields, McpServer)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ConfigError(
-            f"Plait cannot read {word[:200]!r}: {error}.",
-            hint=f"Possible keys: {', '.join(McpServer.__struct_fields__)}.",
-        ) from error
+        hint = f"Possible keys: {', '.join(McpServer.__struct_fields__)}."
+        raise ConfigError(f"Plait cannot read {word[:200]!r}: {error}.", hint=hint) from error
 
 
 def _variables(text: str) -> list[str]:

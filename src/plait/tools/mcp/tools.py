@@ -81,18 +81,14 @@ def mcp(
 
 
 def load_mcp_tools(word: str, name: str = "") -> tuple[Tool, ...]:
-    """Return the tools for a word that begins with `mcp:`. Raises `ConfigError`.
-
-    `name` is the name of the tool if the server has one tool, and otherwise the prefix of their names.
-    """
+    """Return the tools for a word that begins with `mcp:`. Raises `ConfigError`. `name` is the name of the tool if the
+    server has one tool, and otherwise the prefix of their names."""
     return McpToolSource(parse_word(word), name).load_tools()
 
 
 def restore_mcp_tools(word: str, specs: Iterable[ToolSpec], name: str = "") -> tuple[Tool, ...]:
-    """Return tools as the journal describes them. The server is only needed when one of them is called.
-
-    So a replay needs no server, and a resumed run shows its models the same tools as before.
-    """
+    """Return tools as the journal describes them. The server is only needed when one of them is called. So a replay
+    needs no server, and a resumed run shows its models the same tools as before."""
     source = McpToolSource(parse_word(word), name)
     return tuple(source.make_tool(spec, is_recorded=True) for spec in specs)
 
@@ -182,9 +178,8 @@ class McpToolSource:
 
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
-            raise ConfigError(
-                "Tools of MCP servers need the package mcp, which is not installed.", hint=install_hint("mcp")
-            )
+            hint = install_hint("mcp")
+            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -213,19 +208,15 @@ class McpToolSource:
             raise type(error)(f"{error} ({note})") from error
 
     def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
-        """Return the server's tools by names that all models and loops can use.
-
-        Raises `ConfigError` if `only` has an unknown name.
-        """
+        """Return the server's tools by names that all models and loops can use. Raises `ConfigError` if `only` has an
+        unknown name."""
         own = {tool.name: tool for tool in listed}
         for name in self._server.only or ():
             if name not in own:
                 near = nearest(name, tuple(own))
                 has = f"It has: {', '.join(list(own)[:20])}." if own else "It has no tools at all."
-                raise ConfigError(
-                    f"The MCP server {self._server.label} has no tool {name!r}.",
-                    hint=f"Did you mean {' or '.join(near)}?" if near else has,
-                )
+                hint = f"Did you mean {' or '.join(near)}?" if near else has
+                raise ConfigError(f"The MCP server {self._server.label} has no tool {name!r}.", hint=hint)
         chosen = list(own) if self._server.only is None else list(dict.fromkeys(self._server.only))
         if self._name and len(chosen) == 1:
             return {self._name: own[chosen[0]]}
