@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from docs_support import files_of
+
 ROOT = Path(__file__).resolve().parents[1]
 MISTAKES = ROOT / "tests" / "typed_mistakes.py"
 FILES = [MISTAKES, *sorted((ROOT / "tests").glob("typed_[pd]*.py")), *sorted((ROOT / "examples").glob("*.py"))]
@@ -29,23 +31,50 @@ def marked(checker: str) -> set[tuple[str, int, str]]:
     return found
 
 
-def test_mypy_accepts_right_programs_and_reports_each_mistake() -> None:
-    """mypy on these files, as someone who installed the package has it."""
+def write_recipes(folder: Path) -> list[Path]:
+    """Write the programs of the recipes into as few folders as can be: a name stands in each for one file."""
+    folders: list[dict[str, str]] = []
+    for page in sorted((ROOT / "docs" / "recipes").glob("*.md")):
+        programs = {name: text for name, text in files_of(page).items() if name.endswith(".py")}
+        place = next((each for each in folders if not each.keys() & programs.keys()), None)
+        if place is None:
+            folders.append(place := {})
+        place |= programs
+    for number, programs in enumerate(folders):
+        for name, text in programs.items():
+            path = folder / str(number) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return sorted(folder.iterdir())
+
+
+def run_mypy(files: list[Path], folder: Path) -> set[tuple[str, int, str]]:
+    """Return the mistakes that mypy reports in these files, as someone who installed the package has it."""
     words = ["--strict", "--config-file=", "--explicit-package-bases", "--follow-imports=silent"]
     words += ["--output=json", f"--cache-dir={ROOT / '.mypy_cache' / 'users'}"]
-    command = [sys.executable, "-m", "mypy", *words, *FILES]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-m", "mypy", *words, *files], cwd=folder, capture_output=True, text=True)
+    assert found.returncode in (0, 1) and not found.stderr, found.stdout + found.stderr
     lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
-    errors = {(Path(each["file"]).name, each["line"], each["code"]) for each in lines if each["severity"] == "error"}
-    assert errors == marked("mypy"), found.stdout + found.stderr
+    return {(Path(each["file"]).name, each["line"], each["code"]) for each in lines if each["severity"] == "error"}
 
 
-def test_pyright_accepts_right_programs_and_reports_each_mistake() -> None:
+def run_pyright(files: list[Path], folder: Path) -> set[tuple[str, int, str]]:
+    """Return the mistakes that pyright reports in these files."""
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *map(str, files)]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    errors = [each for each in json.loads(found.stdout)["generalDiagnostics"] if each["severity"] == "error"]
+    return {(Path(each["file"]).name, each["range"]["start"]["line"] + 1, each.get("rule")) for each in errors}
+
+
+def test_mypy_accepts_right_programs_and_reports_each_mistake(tmp_path: Path) -> None:
+    assert run_mypy(FILES, ROOT) == marked("mypy")
+    for folder in write_recipes(tmp_path):
+        assert run_mypy(sorted(folder.glob("*.py")), folder) == set()
+
+
+def test_pyright_accepts_right_programs_and_reports_each_mistake(tmp_path: Path) -> None:
     if find_spec("pyright") is None:
         pytest.skip("NOT CHECKED: pyright is not installed")
-    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *FILES]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    reports = json.loads(found.stdout)["generalDiagnostics"]
-    errors = [each for each in reports if each["severity"] == "error"]
-    seen = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1, each.get("rule")) for each in errors}
-    assert seen == marked("pyright"), errors
+    assert run_pyright(FILES, ROOT) == marked("pyright")
+    for folder in write_recipes(tmp_path):
+        assert run_pyright(sorted(folder.glob("*.py")), folder) == set()

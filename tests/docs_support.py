@@ -116,6 +116,11 @@ def blocks_of(text: str) -> list[Block]:
     return found
 
 
+def files_of(page: Path) -> dict[str, str]:
+    """The files that a page shows, with their text."""
+    return {block.file: block.text for block in blocks_of(page.read_text(encoding="utf-8")) if block.file}
+
+
 def commands_of(block: Block) -> list[Command]:
     """The commands of a console block."""
     found: list[Command] = []

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import plait
-from docs_support import PAGES, ROOT, blocks_of, commands_of, fits, run_page
+from docs_support import PAGES, ROOT, blocks_of, commands_of, files_of, fits, run_page
 from fork_server import run_shell
 from plait.cli.run import run as run_command
 from plait.cli.run_output import CODES
@@ -35,6 +35,7 @@ MARKDOWN = sorted(
             ROOT,
             DOCS,
             DOCS / "published",
+            DOCS / "recipes",
             ROOT / "examples",
             *(path.parent for path in SOURCE.rglob("*.py")),
         )
@@ -145,10 +146,16 @@ def test_every_relative_link_leads_somewhere() -> None:
 
 
 def test_the_index_links_every_page() -> None:
-    for folder in (DOCS, DOCS / "published"):
+    for folder in (DOCS, DOCS / "published", DOCS / "recipes"):
         index = (folder / "README.md").read_text(encoding="utf-8")
         for page in folder.glob("*.md"):
             assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_the_program_of_a_recipe_has_at_most_60_lines() -> None:
+    for page in (DOCS / "recipes").glob("*.md"):
+        for name, text in files_of(page).items():
+            assert not name.endswith(".py") or len(text.splitlines()) <= 60, f"{page.name}: {name}"
 
 
 # --- nothing is left out

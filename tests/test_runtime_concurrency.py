@@ -294,6 +294,25 @@ async def test_leaving_a_stream_early_cancels_the_run(journal: Path) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_a_stream_that_another_task_closes_ends_with_the_cancelled_run(journal: Path) -> None:
+    stream = waiting_agent(journal).stream("q")
+    seen: list[ev.Event] = []
+
+    async def follow() -> None:
+        async for event in stream:
+            seen.append(event)
+
+    task = asyncio.create_task(follow())
+    while not any(isinstance(event, ev.Called) for event in seen):
+        await asyncio.sleep(0.01)
+    await stream.aclose()
+    await task  # ends without an error: nobody cancelled the one who iterates
+    assert isinstance(seen[-1], ev.Ended) and seen[-1].run.status == "cancelled"
+    never = waiting_agent(journal).stream("q")
+    await never.aclose()
+    assert [event async for event in never] == [] and len(Journal(journal).runs()) == 1
+
+
 async def test_one_run_of_a_group_that_fails_cancels_the_others(journal: Path) -> None:
     async def fails() -> None:
         await asyncio.sleep(0.3)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings as ModelSettings
     from plait.recorded_runs import open_journal as open_journal
     from plait.runtime.agents.output import OutputType as OutputType
+    from plait.runtime.background import EventStream as EventStream
     from plait.runtime.calls.context import Context as Context
     from plait.runtime.conversations.attachments import attach as attach
     from plait.runtime.conversations.sessions import History as History
@@ -97,6 +98,7 @@ _NAMES = {
     "plait.models.scripted": "Scripted",
     "plait.models.settings": "ModelSettings",
     "plait.recorded_runs": "open_journal",
+    "plait.runtime.background": "EventStream",
     "plait.runtime.conversations.attachments": "attach",
     "plait.runtime.calls.context": "Context",
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",

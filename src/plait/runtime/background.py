@@ -153,7 +153,8 @@ class EventStream:
     """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
 
     `begin` performs the run and receives the function that takes its events as `on_event`. `on_event` receives each
-    event first. Leaving the iteration early cancels the run. A stream can be iterated once.
+    event first. Leaving the iteration early cancels the run, and so does `aclose()` in another task: the iteration
+    then ends after the event `Ended`. A stream can be iterated once.
     """
 
     def __init__(
@@ -162,10 +163,11 @@ class EventStream:
         check_listener(on_event)
         self._begin, self._on_event = begin, on_event
         self._run: asyncio.Task[Any] | None = None
+        self._is_closed = False
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         check_call()
-        if self._run is not None:
+        if self._run is not None or self._is_closed:
             return
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -179,12 +181,14 @@ class EventStream:
         try:
             while (event := await queue.get()) is not None:
                 yield event
-            self._run.result()
+            if not (self._is_closed and self._run.cancelled()):
+                self._run.result()
         finally:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel the run if it goes on, and wait until it has recorded its end."""
+        """Cancel the run if it goes on, and wait until it has recorded its end. One that has not begun never does."""
+        self._is_closed = True
         if self._run is not None and not self._run.done():
             self._run.cancel()
             await wait_to_end(self._run)
