@@ -2,31 +2,40 @@
 
 `check_requests` replays each run and says which requests would change. Nothing is sent. `run_again` makes new runs of
 their questions and compares them with the recorded ones. Calls with effects are not made: they get the results that
-equal calls had in the recorded runs, so that a regression over a support agent refunds nobody.
+equal calls had in the recorded runs, so that a regression over a support agent refunds nobody. Therefore nobody is
+asked to approve them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import wraps
+from contextvars import ContextVar
+from functools import cached_property, wraps
 from typing import Any
 
 from msgspec import Struct, structs
 
 from plait.agent import Agent
-from plait.core import Observation
-from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
+from plait.core import Call, Observation, ToolSpec
+from plait.core.errors import ConfigError, PlaitError, ReplayDiffers
 from plait.journal.records import RunRow
-from plait.journal.store import ENDED, Store, read_timeline
+from plait.journal.run_query import make_query
+from plait.journal.store import ENDED, Journal, Store, list_children, read_timeline
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import load_grader
+from plait.lab.plan import Cell
 from plait.lab.results import CellResult, make_result
 from plait.lab.run_comparison import acompare
+from plait.lab.schedule import LocalEngine
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
+from plait.runtime.calls.artifacts import ArtifactStore, find_artifacts, read_artifacts
+from plait.runtime.guard import Entry, Guard, Refuse
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools import Tool
-from plait.tools.input_json import to_json
+from plait.tools.call_context import call_services
+from plait.tools.signature import Signature
 
 RECORDED = "recorded"
 """The name of the row of the recorded runs."""
@@ -100,13 +109,13 @@ async def run_again(
     if not usable:
         raise ConfigError(
             "None of these runs can be asked again.",
-            hint="Name runs that ended, without files, and that are not turns of a conversation.",
+            hint="Name runs that ended with an answer, without files, and that are not turns of a conversation.",
         )
     tasks = [
         SuiteTask(
             id=row.head.run,
             question=row.head.question,
-            answer=(row.outcome or {}).get("answer"),
+            answer=[answer] if isinstance(answer := answer_of(row), list) else answer,  # a list has several answers
             now=row.head.settings.get("now"),
         )
         for row in usable
@@ -115,8 +124,8 @@ async def run_again(
     if not effects:
         recorded = await read_recorded_results(usable, store)
         agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
-    made = await acompare(suite, agents=agents, **options)
-    judge = load_grader(grader, journal=made.journal)
+    judge = load_grader(grader, journal=store.place)
+    made = await acompare(suite, agents=agents, journal=store.place, engine=_Again({grader: judge}), **options)
     before = []
     for row, task in zip(usable, tasks, strict=True):
         run = runs.read_finished_run(row, store, recorded_loop(row.head))
@@ -128,56 +137,128 @@ async def run_again(
 
 
 def is_usable(row: RunRow) -> bool:
-    """Return whether the question of a run can be asked again alone."""
+    """Return whether the question of a run can be asked again alone, and the answer compared."""
     head = row.head
-    return row.status in ENDED and not (head.session or head.history or head.attachments or head.caller)
+    return answer_of(row) is not None and not (head.session or head.history or head.attachments or head.caller)
 
 
-async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> dict[str, list[Any]]:
-    """Return the inputs and observations of all calls in runs, by tool."""
-    found: dict[str, list[Any]] = {}
+def answer_of(row: RunRow) -> Any:
+    return (row.outcome or {}).get("answer") if row.status in ENDED else None
+
+
+def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any) -> list[RunRow]:
+    """Return the `last` newest runs that agents of these names made, and that match.
+
+    Runs of comparisons are not among them, unless a grade is a filter: else a check would check its own runs.
+    """
+    found: dict[str, RunRow] = {}
+    for name in dict.fromkeys(names):
+        mine: list[RunRow] = []
+        rows = journal.find(make_query(**filters, agent=name, limit=last))
+        while rows and len(mine) < last:
+            mine += [row for row in rows if filters.get("grade") or not _CELL.fullmatch(row.head.label)]
+            rows = journal.find(make_query(**filters, agent=name, limit=last, before=rows[-1].n))
+        found |= {row.head.run: row for row in mine}
+    return sorted(found.values(), key=lambda row: -row.n)[:last]
+
+
+_CELL = re.compile("[0-9a-f]{16}")
+"""The label of a run of a comparison: the digest of its cell."""
+_recorded_run: ContextVar[str] = ContextVar("plait_recorded_run", default="")
+"""The recorded run whose question is asked again here."""
+
+
+class _Again(LocalEngine):
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
+        _recorded_run.set(cell.task.id)
+        return await super().perform(cell, earlier)
+
+
+async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> RecordedResults:
+    """Return the results of all calls in runs and in their child runs."""
+    found = RecordedResults()
     for row in rows:
-        timeline = await read_timeline(store, row.head.run, bodies=False)
-        for call, observation in timeline.results:
-            found.setdefault(call.call.tool, []).append((call.call.input, observation))
+        runs_of_tree = [row.head.run]
+        for run in runs_of_tree:
+            runs_of_tree += [child.head.run for child in await list_children(store, run)]
+            timeline = await read_timeline(store, run)
+            artifacts = ArtifactStore(read_artifacts(timeline))
+            for call, observation in timeline.results:
+                made = artifacts.fill(observation.value) if find_artifacts(observation.value) else None
+                found.add(row.head.run, call.call, observation, made)
     return found
 
 
-def with_recorded_effects(agent: Agent[Any, Any], recorded: Mapping[str, list[Any]]) -> Agent[Any, Any]:
-    """Return an agent whose tools with effects answer from a record, and make no call."""
-    return agent.using(tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset])
+class RecordedResults:
+    """The results of calls in recorded runs, by tool and input."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[str, tuple[Observation, Any]]] = {}
+
+    def add(self, run: str, call: Call, result: Observation, artifacts: Any = None) -> None:
+        """Add a result of a run. `artifacts`: its value in Python, if it has artifacts."""
+        trouble = "raised" if result.trouble == "in_doubt" else result.trouble  # this time nothing is in doubt
+        shown = Observation(result.text, trouble, value=result.value, exact=result.exact, ends=result.ends)
+        self._found.setdefault((call.tool, digest(call.input)), {}).setdefault(run, (shown, artifacts))
+
+    def find(self, call: Call) -> tuple[Observation, Any]:
+        """Return the result of an equal call, of the run that is asked again if it made one."""
+        found = self._found.get((call.tool, digest(call.input)), {})
+        said = f"Error: {call.tool} was not called: it has effects, and no recorded run made this call."
+        missing = Observation(said, "raised"), None
+        return found.get(_recorded_run.get()) or next(iter(found.values()), missing)
 
 
-def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
-    """Return a tool that gives the recorded result of an equal call, and an error for another call."""
-    names, has_context = tool.signature.names, tool.signature.context is not None
-    results: dict[str, Observation] = {}
-    for input, observation in recorded.get(tool.name, ()):
-        try:
-            key = _digest_input(tool.bind_values(input))
-        except PlaitError:
-            continue  # it did not fit the tool, so the tool never saw it
-        results.setdefault(key, observation)
+class AnsweredTool(Tool, frozen=True, dict=True, kw_only=True):
+    """A tool that answers from recorded runs. `original`: the tool itself, which is never called."""
 
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        given = args[1:] if has_context else args
-        key = _digest_input({**dict(zip(names, given, strict=False)), **kwargs})
-        if (observation := results.get(key)) is None:
-            raise ToolError(f"{tool.name} was not called: it has effects, and no recorded run made this call.")
-        if not observation.ok:
-            raise ToolError(observation.text)
-        return observation.value
+    original: Tool
 
+    @cached_property
+    def signature(self) -> Signature:
+        return self.original.signature
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return self.original.spec
+
+
+class RecordedEffects(Guard[Any]):
+    """Refuses calls with effects, and puts the results of equal recorded calls in their place: those of child runs,
+    whose tools are their own."""
+
+    points = (Call,)
+    may_ask = False
+    name = "recorded effects"
+
+    def __init__(self, recorded: RecordedResults) -> None:
+        self._recorded = recorded
+
+    async def before(self, entry: Entry) -> Any:
+        if entry.tool is None or entry.tool.read_only or isinstance(entry.tool, AnsweredTool):
+            return entry.effect
+        return Refuse("it has effects")
+
+    async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        return self._recorded.find(entry.effect)[0] if fresh and self.name in entry.decided else result
+
+
+def with_recorded_effects(agent: Agent[Any, Any], recorded: RecordedResults) -> Agent[Any, Any]:
+    """Return an agent that makes no call with effects. These get recorded results, so they need no approval."""
+    tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
+    return agent.using(tools=tools, hooks=(*agent.hooks, RecordedEffects(recorded)), approve="never")
+
+
+def _answer_from(tool: Tool, recorded: RecordedResults) -> Tool:
     @wraps(tool.function)
-    async def answer_later(*args: Any, **kwargs: Any) -> Any:
-        return answer(*args, **kwargs)
+    def answer(*_: Any, **__: Any) -> Any:
+        services: Any = call_services()
+        observation, artifacts = recorded.find(services.entry.effect)
+        return observation if artifacts is None else artifacts
 
-    made = answer_later if tool.is_async else wraps(tool.function)(answer)
-    return structs.replace(tool, function=made, owner=None)
-
-
-def _digest_input(values: Mapping[str, Any]) -> str:
-    return digest({name: to_json(value, None, repr(value)) for name, value in values.items()})
+    real = ("function", "owner", "source", "verify", "accepts_late_calls", "requires_approval", "person")
+    kept = {name: getattr(tool, name) for name in Tool.__struct_fields__ if name not in real}
+    return AnsweredTool(answer, original=tool, **kept)
 
 
 async def _find_change(before: Iterable[CellResult], new: CellResult, store: Store) -> RunChange:
