@@ -144,3 +144,33 @@ def test_an_on_event_that_fails_or_is_async_ends_a_stream_with_the_error(journal
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         list(make(journal).stream("?", on_event=fail))
+
+
+def test_tools_hooks_and_guards_know_the_user_in_child_runs_and_after_a_resume_too(journal: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    @plait.tool
+    def send(ctx: plait.Context, text: str) -> str:
+        """Send a text."""
+        seen.append(("tool", ctx.user))
+        return text
+
+    class Watch(plait.Hook):
+        def before_tool(self, context: plait.Context[Any], call: Any) -> None:
+            seen.append(("hook", context.user))
+
+    class Count(plait.Guard):
+        def start(self, context: plait.Context[Any]) -> plait.Guard:
+            seen.append(("guard", context.user))
+            return self
+
+    script = plait.Scripted([{"calls": [{"name": "send", "input": {"text": "x"}}]}, {"answer": "done"}])
+    child = plait.Agent("react", model=script, tools=[send], hooks=[Watch(), Count()], approve="effects")
+    ask = plait.Scripted([{"calls": [{"name": "ask", "input": {"question": "x"}}]}, {"answer": "done"}])
+    agent = plait.Agent("react", model=ask, tools=[child.as_tool("ask")], hooks=[Count()], journal=journal)
+    waiting = agent.run("Send x.", user="ada")
+    assert waiting.status == "waiting" and agent.resume(waiting, "yes").answer == "done"
+    assert {kind for kind, _ in seen} == {"tool", "hook", "guard"} and {user for _, user in seen} == {"ada"}
+    seen.clear()
+    child.using(approve="never", journal=False).run("Send x.")
+    assert seen == [("guard", ""), ("hook", ""), ("tool", "")]

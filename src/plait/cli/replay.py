@@ -19,7 +19,6 @@ from plait.cli.run_output import CODES
 from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import clean, format_count, one_line, shorten
 from plait.journal.records import RunRow
-from plait.journal.run_query import make_query
 from plait.journal.store import Journal, list_descendants, wait_for
 from plait.named_agents import anchor_agent
 from plait.runtime.background import run_blocking
@@ -34,7 +33,7 @@ Examples:
 
 With --run the questions are asked again, and the new runs are compared with the recorded ones. Calls of tools with
 effects are not made: they get the results that equal calls had in these runs. Later turns of conversations, runs with
-files, and runs that did not end are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something
+files, and runs without an answer are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something
 differs, or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
 """
 TEXTS = ("prompts", "system", "instructions")
@@ -47,9 +46,10 @@ FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_
 @options.named_agent
 @click.option("--last", type=options.WHOLE, metavar="N", help="The N newest runs of the agent that match.")
 @options.filters_of_agent
-@options.flag("--run", "again", help="Ask the questions again, and compare the new runs.")
+@options.flag("--run", "asks_again", help="Ask the questions again, and compare the new runs.")
 @click.option("--grader", default="exact", metavar="WORD", help="With --run: compares answers with the recorded ones.")
 @options.flag("--effects", help="With --run: make calls with effects.")
+@options.repeat_finished
 @options.jobs
 @options.budget
 @options.agent(only=("tools", "model", *TEXTS), recorded=True, compared=TEXTS)
@@ -61,7 +61,7 @@ def replay(
     run: str | None,
     tree: bool,
     last: int | None,
-    again: bool,
+    asks_again: bool,
     made_by: str | None,
     load_tools: bool,
     as_object: bool,
@@ -72,14 +72,26 @@ def replay(
     With -a the requests are those of that agent, of one run or the --last N. The first difference is shown.
     """
     from plait.cli.compare import parse_texts  # it loads the lab
+    from plait.lab.regression import find_runs
 
     texts = parse_texts(**{name: flags.pop(name) for name in TEXTS})
     filters = {name: flags.pop(name) for name in FILTERS}
-    wanted = {name: flags.pop(name) for name in ("grader", "effects", "jobs", "budget", "quiet")}
-    if texts is not None and len(texts) > 1 and not again:
+    wanted = {name: flags.pop(name) for name in ("grader", "effects", "again", "jobs", "budget", "quiet")}
+    if texts is not None and len(texts) > 1 and not asks_again:
         raise ConfigError("Several texts can be compared only with --run.", hint="Give one, or add --run.")
+    context = click.get_current_context()
+    for each in context.command.params:
+        if context.get_parameter_source(each.name or "") is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        if each.name in wanted and each.name != "quiet" and not asks_again:
+            raise ConfigError(f"{each.opts[0]} works only with --run.", hint="Add --run, or leave it out.")
+        if each.name in (*FILTERS, "made_by") and last is None:
+            hint = "Add -a AGENT --last N, or leave it out."
+            raise ConfigError(f"{each.opts[0]} works only with --last.", hint=hint)
+        if each.name == "tree" and (asks_again or last is not None):
+            raise ConfigError("--tree works only with one RUN, and without --run.", hint="Leave it out.")
     changes: dict[str, Any] = next(iter((texts or {}).values()), {})
-    if run is not None and last is None and not again:
+    if run is not None and last is None and not asks_again:
         row, store, agent = find_run_and_agent(run, flags, flags["journal"], load_tools, replay=True)
         _replay_run(agent.using(**changes), row.head.run, as_object=as_object)
         for child in wait_for(list_descendants(store.store, row.head.run)) if tree else ():
@@ -92,15 +104,11 @@ def replay(
     agent = find_agent(flags["agent"], flags)
     journal = Journal.at(agent.journal or None)
     names = [made_by] if made_by is not None else [flags["agent"], agent.name, anchor_agent(flags["agent"])]
-    if run is not None:
-        rows = [journal.run(run)]
-    else:
-        found = (journal.find(make_query(**filters, agent=name, limit=last)) for name in dict.fromkeys(names))
-        rows = sorted({row.head.run: row for each in found for row in each}.values(), key=lambda row: -row.n)[:last]
+    rows = find_runs(journal, names, last, **filters) if last is not None else [journal.run(run or "last")]
     if not rows:
-        hint = "`plait runs` lists the runs; --made-by names another agent."
+        hint = "`plait runs` lists the runs, --made-by names another agent. In Python, an agent's runs have its name=."
         raise ConfigError(f"The journal has no such run of {' or '.join(dict.fromkeys(names))}.", hint=hint)
-    if again:
+    if asks_again:
         _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
     _check_requests(agent.using(**changes), rows, as_object=as_object)
 
@@ -160,12 +168,12 @@ def _run_again(
     from plait.lab import report
     from plait.lab.regression import RECORDED, run_again
 
-    wanted |= {"texts": texts, "journal": journal.place}
+    wanted |= {"texts": texts}
     comparison, changes = wait_for_comparison(
         lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, **wanted), quiet=quiet
     )
     if left := len(rows) - len(comparison.suite.tasks):
-        click.echo(f"{format_count(left, 'run')} left out: files, a later turn, or no end.", err=True)
+        click.echo(f"{format_count(left, 'run')} left out: files, a later turn, or no answer.", err=True)
     if as_object:
         print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changes)})
     else:

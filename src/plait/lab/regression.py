@@ -2,32 +2,40 @@
 
 `check_requests` replays each run and says which requests would change. Nothing is sent. `run_again` makes new runs of
 their questions and compares them with the recorded ones. Calls with effects are not made: they get the results that
-equal calls had in the recorded runs, so that a regression over a support agent refunds nobody.
+equal calls had in the recorded runs, so that a regression over a support agent refunds nobody. Therefore nobody is
+asked to approve them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import wraps
+from contextvars import ContextVar
+from functools import cached_property, wraps
 from typing import Any
 
 from msgspec import Struct, structs
 
 from plait.agent import Agent
-from plait.core import Observation
-from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
+from plait.core import Call, Observation, ToolSpec
+from plait.core.errors import ConfigError, PlaitError, ReplayDiffers
 from plait.journal.records import RunRow
-from plait.journal.store import ENDED, Store, read_timeline
+from plait.journal.run_query import make_query
+from plait.journal.store import ENDED, Journal, Store, list_children, read_timeline
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import load_grader
-from plait.lab.results import make_result
+from plait.lab.plan import Cell
+from plait.lab.results import CellResult, make_result
 from plait.lab.run_comparison import acompare
+from plait.lab.schedule import LocalEngine
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
-from plait.runtime.calls.recorded_tools import repeat_result
+from plait.runtime.calls.artifacts import ArtifactStore, find_artifacts, read_artifacts
+from plait.runtime.guard import Entry, Guard, Refuse
 from plait.runtime.recorded_events import recorded_loop
 from plait.tools import Tool
-from plait.tools.input_json import to_json
+from plait.tools.call_context import call_services
+from plait.tools.signature import Signature
 
 RECORDED = "recorded"
 """The name of the row of the recorded runs."""
@@ -35,7 +43,9 @@ RECORDED = "recorded"
 
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether an agent would send the requests of a recorded run. `step` is the first step that differs, 0 for none.
-    `problem` says what differs, or why the run cannot be replayed with this agent."""
+
+    `problem` says what differs, or why the run cannot be replayed with this agent.
+    """
 
     run: str
     question: str
@@ -68,13 +78,14 @@ async def check_requests(agent: Agent[Any, Any], rows: Iterable[RunRow]) -> list
     """Replay runs with an agent, and return what differs. Performs nothing."""
     found = []
     for row in rows:
-        check = RequestCheck(run=row.head.run, question=row.head.question, same=False)
+        run, question = row.head.run, row.head.question
         try:
-            same = await agent._areplay(row.head.run)
-            check = structs.replace(check, same=True, requests=same.requests)
+            same = await agent._areplay(run)
+            check = RequestCheck(run=run, question=question, same=True, requests=same.requests)
+        except ReplayDiffers as why:
+            check = RequestCheck(run=run, question=question, same=False, step=why.at, problem=str(why))
         except PlaitError as why:
-            at = why.at if isinstance(why, ReplayDiffers) else 0
-            check = structs.replace(check, step=at, problem=str(why))
+            check = RequestCheck(run=run, question=question, same=False, problem=str(why))
         found.append(check)
     return found
 
@@ -92,89 +103,176 @@ async def run_again(
 
     The comparison has a row `recorded`. A grader compares with the recorded answer. `effects`: calls with effects are
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
-    that ended, without files, and are no later turns of a conversation.
+    that ended with an answer, without files, and are no later turns of a conversation.
     """
-    asked = {row.head.run: row for row in rows if row.status in ENDED and not row.head.caller}
-    asked = {run: row for run, row in asked.items() if not (row.head.history or row.head.given or row.head.files)}
-    if not asked:
-        hint = "Name runs that ended, without files, and that are no later turns of a conversation."
-        raise ConfigError("None of these runs can be asked again.", hint=hint)
+    usable = [row for row in rows if is_usable(row)]
+    if not usable:
+        raise ConfigError(
+            "None of these runs can be asked again.",
+            hint="Name runs that ended with an answer, without files, and that are no later turns of a conversation.",
+        )
     tasks = [
         SuiteTask(
             id=row.head.run,
             question=row.head.question,
-            answer=(row.outcome or {}).get("answer"),
+            answer=[answer] if isinstance(answer := answer_of(row), list) else answer,  # a list has several answers
             now=row.head.settings.get("now"),
         )
-        for row in asked.values()
+        for row in usable
     ]
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
-    # Without the agent's name, the next regression does not take these for runs of users.
-    agents = {name: agent.using(name="") for name, agent in agents.items()}
     if not effects:
-        recorded: dict[str, list[Any]] = {}
-        for run in asked:
-            for call, observation in (await read_timeline(store, run, bodies=False)).results:
-                recorded.setdefault(call.call.tool, []).append((call.call.input, observation))
-        agents = {
-            name: agent.using(
-                tools=[each if each.read_only else answer_from(each, recorded) for each in agent._parts.toolset],
-                approve="never",  # no call is made
-            )
-            for name, agent in agents.items()
-        }
-    made = await acompare(suite, agents=agents, **options)
-    judge = load_grader(grader, journal=made.journal)
+        recorded = await read_recorded_results(usable, store)
+        agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
+    judge = load_grader(grader, journal=store.place)
+    made = await acompare(suite, agents=agents, journal=store.place, engine=_Again({grader: judge}), **options)
     before = []
-    for task in tasks:
-        old = runs.read_finished_run(asked[task.id], store, recorded_loop(asked[task.id].head))
-        before.append(make_result(old, await judge(task, old), cell="", variant=RECORDED, task=task.id, repeat=0))
-    specs = ", ".join(sorted({str(model["spec"]) for row in asked.values() for model in row.head.models.values()}))
-    first = Contender(RECORDED, RECORDED, specs, {"": specs}, RECORDED)
+    for row, task in zip(usable, tasks, strict=True):
+        run = runs.read_finished_run(row, store, recorded_loop(row.head))
+        before.append(make_result(run, await judge(task, run), cell="", variant=RECORDED, task=task.id, repeat=0))
+    specs = {str(model["spec"]) for row in usable for model in row.head.models.values()}
+    first = Contender(RECORDED, RECORDED, ", ".join(sorted(specs)), {"": ", ".join(sorted(specs))}, RECORDED)
     whole = structs.replace(made, contenders=(first, *made.contenders), results=(*before, *made.results))
-    calls = {}
-    for each in whole.results:
-        timeline = await read_timeline(store, each.run, bodies=False)
-        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
-    answers = {each.run: each.answer for each in whole.results}
-    return whole, [
-        RunChange(
-            run=each.task,
-            variant=each.variant,
-            again=each.run,
-            question=asked[each.task].head.question,
-            answers=(answers[each.task], each.answer),
-            calls=(calls[each.task], calls[each.run]),
-        )
-        for each in made.results
-    ]
+    return whole, [await _find_change(before, each, store) for each in made.results]
 
 
-def answer_from(tool: Tool, recorded: Mapping[str, list[Any]]) -> Tool:
-    """Return a tool that gives the recorded result of an equal call, and an error for another call."""
-    names, has_context = tool.signature.names, tool.signature.context is not None
-    results: dict[str, Observation] = {}
-    for input, observation in recorded.get(tool.name, ()):
-        try:
-            key = _digest_input(tool.bind_values(input))
-        except PlaitError:
-            continue  # it did not fit the tool, so the tool never saw it
-        results.setdefault(key, observation)
+def is_usable(row: RunRow) -> bool:
+    """Return whether the question of a run can be asked again alone, and the answer compared."""
+    head = row.head
+    return answer_of(row) is not None and not (head.history or head.given or head.files or head.caller)
 
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        given = args[1:] if has_context else args
-        key = _digest_input({**dict(zip(names, given, strict=False)), **kwargs})
-        if (observation := results.get(key)) is None:
-            raise ToolError(f"{tool.name} was not called: it has effects, and no recorded run made this call.")
-        return repeat_result(observation)
 
+def answer_of(row: RunRow) -> Any:
+    return (row.outcome or {}).get("answer") if row.status in ENDED else None
+
+
+def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any) -> list[RunRow]:
+    """Return the `last` newest runs that agents of these names made, and that match.
+
+    Runs of comparisons are not among them, unless a grade is a filter: else a check would check its own runs.
+    """
+    found: dict[str, RunRow] = {}
+    for name in dict.fromkeys(names):
+        mine: list[RunRow] = []
+        rows = journal.find(make_query(**filters, agent=name, limit=last))
+        while rows and len(mine) < last:
+            mine += [row for row in rows if filters.get("grade") or not _CELL.fullmatch(row.head.label)]
+            rows = journal.find(make_query(**filters, agent=name, limit=last, before=rows[-1].n))
+        found |= {row.head.run: row for row in mine}
+    return sorted(found.values(), key=lambda row: -row.n)[:last]
+
+
+_CELL = re.compile("[0-9a-f]{16}")
+"""The label of a run of a comparison: the digest of its cell."""
+_recorded_run: ContextVar[str] = ContextVar("plait_recorded_run", default="")
+"""The recorded run whose question is asked again here."""
+
+
+class _Again(LocalEngine):
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
+        _recorded_run.set(cell.task.id)
+        return await super().perform(cell, earlier)
+
+
+async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> RecordedResults:
+    """Return the results of all calls in runs and in their child runs."""
+    found = RecordedResults()
+    for row in rows:
+        runs_of_tree = [row.head.run]
+        for run in runs_of_tree:
+            runs_of_tree += [child.head.run for child in await list_children(store, run)]
+            timeline = await read_timeline(store, run)
+            artifacts = ArtifactStore(read_artifacts(timeline))
+            for call, observation in timeline.results:
+                made = artifacts.fill(observation.value) if find_artifacts(observation.value) else None
+                found.add(row.head.run, call.call, observation, made)
+    return found
+
+
+class RecordedResults:
+    """The results of calls in recorded runs, by tool and input."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[str, tuple[Observation, Any]]] = {}
+
+    def add(self, run: str, call: Call, result: Observation, artifacts: Any = None) -> None:
+        """Add a result of a run. `artifacts`: its value in Python, if it has artifacts."""
+        trouble = "raised" if result.trouble == "in_doubt" else result.trouble  # this time nothing is in doubt
+        shown = Observation(result.text, trouble, value=result.value, exact=result.exact, ends=result.ends)
+        self._found.setdefault((call.tool, digest(call.input)), {}).setdefault(run, (shown, artifacts))
+
+    def find(self, call: Call) -> tuple[Observation, Any]:
+        """Return the result of an equal call, of the run that is asked again if it made one."""
+        found = self._found.get((call.tool, digest(call.input)), {})
+        said = f"Error: {call.tool} was not called: it has effects, and no recorded run made this call."
+        missing = Observation(said, "raised"), None
+        return found.get(_recorded_run.get()) or next(iter(found.values()), missing)
+
+
+class AnsweredTool(Tool, frozen=True, dict=True, kw_only=True):
+    """A tool that answers from recorded runs. `original`: the tool itself, which is never called."""
+
+    original: Tool
+
+    @cached_property
+    def signature(self) -> Signature:
+        return self.original.signature
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return self.original.spec
+
+
+class RecordedEffects(Guard[Any]):
+    """Refuses calls with effects, and puts the results of equal recorded calls in their place: those of child runs,
+    whose tools are their own."""
+
+    points = (Call,)
+    may_ask = False
+    name = "recorded effects"
+
+    def __init__(self, recorded: RecordedResults) -> None:
+        self._recorded = recorded
+
+    async def before(self, entry: Entry) -> Any:
+        if entry.tool is None or entry.tool.read_only or isinstance(entry.tool, AnsweredTool):
+            return entry.effect
+        return Refuse("it has effects")
+
+    async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        return self._recorded.find(entry.effect)[0] if fresh and self.name in entry.decided else result
+
+
+def with_recorded_effects(agent: Agent[Any, Any], recorded: RecordedResults) -> Agent[Any, Any]:
+    """Return an agent that makes no call with effects. These get recorded results, so they need no approval."""
+    tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
+    return agent.using(tools=tools, hooks=(*agent.hooks, RecordedEffects(recorded)), approve="never")
+
+
+def _answer_from(tool: Tool, recorded: RecordedResults) -> Tool:
     @wraps(tool.function)
-    async def answer_later(*args: Any, **kwargs: Any) -> Any:
-        return answer(*args, **kwargs)
+    def answer(*_: Any, **__: Any) -> Any:
+        services: Any = call_services()
+        observation, artifacts = recorded.find(services.entry.effect)
+        return observation if artifacts is None else artifacts
 
-    made = answer_later if tool.is_async else wraps(tool.function)(answer)
-    return structs.replace(tool, function=made, owner=None, requires_approval=False)
+    real = ("function", "owner", "source", "verify", "accepts_late_calls", "requires_approval", "person")
+    kept = {name: getattr(tool, name) for name in Tool.__struct_fields__ if name not in real}
+    return AnsweredTool(answer, original=tool, **kept)
 
 
-def _digest_input(values: Mapping[str, Any]) -> str:
-    return digest({name: to_json(value, None, repr(value)) for name, value in values.items()})
+async def _find_change(before: Iterable[CellResult], new: CellResult, store: Store) -> RunChange:
+    old = next(each for each in before if each.task == new.task)
+    calls = []
+    for run in (old.run, new.run):
+        timeline = await read_timeline(store, run, bodies=False)
+        calls.append(tuple(f"{each.call.tool}({each.call.input!r})" for each, _ in timeline.results))
+    question = (await store.find_run(old.run)).head.question
+    return RunChange(
+        run=old.run,
+        variant=new.variant,
+        again=new.run,
+        question=question,
+        answers=(old.answer, new.answer),
+        calls=(calls[0], calls[1]),
+    )

@@ -129,15 +129,17 @@ async def _read_comparison(name: str, head: Mapping[str, Any], results: Results,
     found, not_measured = [], []
     for at, cell in enumerate(cells):
         key = contenders[at // (len(suite.tasks) * repeat)].key
+        task = suite.tasks[at // repeat % len(suite.tasks)].id
         if cell in done:
-            # The cell may have been finished in another comparison, where its contender had another name.
-            found.append(msgspec.structs.replace(read_result(done[cell]), variant=key))
+            # It may have been finished in another comparison, or as an equal task, where these had other names.
+            result = read_result(done[cell])
+            found.append(msgspec.structs.replace(result, variant=key, task=task, repeat=at % repeat))
         elif cell in tried and (tried[cell][0].outcome or {}).get("error") in NOT_MEASURED:
             run, outcome = tried[cell][0], tried[cell][0].outcome or {}
             not_measured.append(
                 NotMeasured(
                     variant=key,
-                    task=suite.tasks[at // repeat % len(suite.tasks)].id,
+                    task=task,
                     repeat=at % repeat,
                     run=run.head.run,
                     error=outcome["error"],

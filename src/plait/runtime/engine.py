@@ -90,7 +90,7 @@ class Engine:
         head: RunHead | None = None,
     ) -> None:
         self.run_spec, self.log, self.store, self.span, self.on_event = run_spec, log, store, span, on_event
-        self.run_id, self.head = log.run, head
+        self.run_id, self.head, self.user = log.run, head, head.user if head is not None else ""
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
         parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)

@@ -29,7 +29,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     context, limits, past = spec.context, agent.limits, spec.past
 
     def make_context(entry: Entry) -> Context[Any]:
-        return Context(spec.deps, entry.run, entry.step, spec.session)
+        return Context(spec.deps, entry.run, entry.step, spec.session, user=engine.user)
 
     def is_near() -> bool:
         return engine.near is not None
@@ -54,7 +54,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     for each in list_hooks(agent):
         if isinstance(each, Guard):
             try:
-                own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
+                own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session, user=engine.user)))
             except BaseException as why:
                 raise_named(each, why)
         else:

@@ -63,21 +63,22 @@ class ArtifactStore:
         also in place of a text that is an id."""
         if not self._live and not self._kept:
             return value
-        return self._fill(value, tool.signature.takes_artifacts)
+        return self.fill(value, tool.signature.takes_artifacts)
 
     def fill_exact_input(self, value: JSON) -> Any:
         """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
-    def _fill(self, value: Any, by_name: bool) -> Any:
+    def fill(self, value: Any, by_name: bool = False) -> Any:
+        """Return a JSON value with the artifacts themselves in place of their handles; `by_name` also of their ids."""
         if isinstance(value, str):
             return self._or_itself(value.strip(), value) if by_name else value
         handle = ArtifactHandle.read(value)
         if handle is not None:
             return self._or_itself(handle.id, value)
         if isinstance(value, dict):
-            return {key: self._fill(each, by_name) for key, each in value.items()}
-        return [self._fill(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
+            return {key: self.fill(each, by_name) for key, each in value.items()}
+        return [self.fill(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.

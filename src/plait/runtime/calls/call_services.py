@@ -188,7 +188,8 @@ class ToolServices:
         logger = CallLogger(LOGGER, {"run": engine.run_id, "step": step, "tool": self.entry.effect.tool})
         # What `verify` would ask models would be recorded as the call's own.
         services = self if self._verifying is None else None
-        return Context(engine.run_spec.deps, engine.run_id, step, engine.run_spec.session, self.key, logger, services)
+        spec = engine.run_spec
+        return Context(spec.deps, engine.run_id, step, spec.session, self.key, logger, services, engine.user)
 
     def find_result(self, name: str) -> tuple[str, int]:
         """Return the whole text of an earlier result of the run, and the characters that one result may show. Raises

@@ -45,7 +45,8 @@ class CallLogger(logging.LoggerAdapter[logging.Logger]):
 class Context(CallContext, Generic[Deps]):
     """What a tool gets as its first parameter if that is annotated with `plait.Context` or `plait.Context[Db]`.
 
-    `deps` is the object that the caller gave to the run. `run_id`, `step` and `session` say where the call happens.
+    `deps` is the object that the caller gave to the run, `user` for whom it is made, "" if that is not given. `run_id`,
+    `step` and `session` say where the call happens.
     `idempotency_key` names this call: it is the same when Plait makes the call again after a crash, and different for
     every other call. Pass it to services that accept such a key. `logger` adds run, step and tool to its records.
 
@@ -61,6 +62,7 @@ class Context(CallContext, Generic[Deps]):
     logger: CallLogger = field(default_factory=lambda: CallLogger(logging.getLogger("plait.tools"), {}), repr=False)
     services: ToolServices | None = field(default=None, repr=False)
     """What the runtime does for this call; None outside of a run."""
+    user: str = ""
 
     @property
     def usage(self) -> Usage:

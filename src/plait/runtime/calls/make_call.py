@@ -75,6 +75,8 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
         return handle
 
     def observe(value: Any) -> Observation:
+        if isinstance(value, Observation):  # that of a recorded call
+            return value
         if isinstance(value, TookEffect | NoEffect):
             services.verified = services.verified or value
             return observe(value.result) if isinstance(value, TookEffect) else Observation("")
