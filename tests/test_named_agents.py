@@ -123,6 +123,16 @@ def test_an_agent_runs_waits_is_approved_replayed_and_forked_by_its_name(shell: 
     assert (forked.code, forked.out) == (0, "Refunded.\n"), forked.err
 
 
+def test_a_resume_and_a_fork_keep_the_model_of_the_run(shell: Shell, shop: Path) -> None:
+    calls = '{"tool": "refund", "tool_input": {"order": "A1"}}', '{"tool": "final_answer", "tool_input": "Other."}'
+    (shop / "other.json").write_text(json.dumps(calls), "utf-8")
+    words = ("-a", "support:agent", "--journal", "j.db", "--quiet")
+    asked = shell("run", "Refund A1", "--model", "scripted:other.json", *words)
+    question = asked.err.rpartition("--question ")[2].split()[0]
+    assert shell("resume", "last", "--question", question, "--answer", "yes", *words).out == "Other.\n"
+    assert shell("fork", "last", "--at", "2", *words).out == "Other.\n"
+
+
 def test_flags_change_a_named_agent_and_the_environment_and_run_table_do_not(
     shell: Shell, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -390,9 +390,7 @@ def test_equal_runs_are_each_compared(agent: plait.Agent[Any, Any], shop: Path) 
     assert [row.n for row in made.rows] == [3, 3]
 
 
-def test_runs_with_files_later_turns_and_runs_without_an_answer_are_left_out(
-    agent: plait.Agent[Any, Any], shop: Path
-) -> None:
+def test_runs_with_files_later_turns_and_unanswered_runs_are_left_out(agent: plait.Agent[Any, Any], shop: Path) -> None:
     (shop / "note.txt").write_text("a note")
     agent.run([REFUND, plait.attach(shop / "note.txt")], on_wait=approve)
     agent.run(REFUND, history=[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "[]"}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,10 +182,11 @@ def make_recorded_agent(
     record. Nothing that a record names is imported. For a `replay` without `-a`, models and tools are those of the
     record, unless tools are given.
     """
+    same = {**flags, "journal": journal}
     if word := flags.get("agent"):
-        return find_agent(word, {**flags, "journal": journal})
+        return find_agent(word, same) if replay else _with_models_of(find_agent(word, same), head, flags)
     if not replay and head.agent and (name := find_configured_name(load(), head.agent)):
-        return make_configured_agent(load(), name, {**flags, "journal": journal})
+        return _with_models_of(make_configured_agent(load(), name, same), head, flags)
     held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
     recorded = {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held}
     changes = read_changes(flags, recorded)
@@ -196,6 +198,21 @@ def make_recorded_agent(
     fields = {**make_fields(changes.values, base), **fields}
     agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields)
     return add_settings(agent, changes.settings)
+
+
+def _with_models_of(agent: Agent, head: RunHead, flags: Mapping[str, Any]) -> Agent:
+    """Return the agent with the models that a run was made with, unless flags name others, or a recorded one has no
+    name here."""
+    found = agent._access.resolve_all(agent._parts.given_models, agent.settings, False).items()
+    own = {phase: model.spec for phase, model in found}
+    recorded = {phase: str(model["spec"]) for phase, model in head.models.items()}
+    phases = agent._loop.phases
+    same = all(recorded.get(each, recorded.get("")) == own.get(each, own.get("")) for each in phases)
+    if same or flags.get("model"):
+        return agent
+    with suppress(ConfigError):
+        return agent.using(model=recorded.pop("", agent.model), models=recorded)
+    return agent
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:
