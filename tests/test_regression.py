@@ -429,9 +429,6 @@ def shell(shop: Path) -> Shell:
     return made
 
 
-ALL = ("replay", "-a", "support:agent", "--approve", "never", "--last", "50")
-
-
 def test_the_command_checks_requests(shell: Shell, shop: Path) -> None:
     words = ("replay", "-a", "support:agent", "--last", "50")
     same = shell(*words)
@@ -478,6 +475,14 @@ def test_the_command_asks_again_and_compares(shell: Shell, shop: Path) -> None:
     own = shell("replay", "last", "-a", "support:agent", "--run", "--quiet", "--json")
     assert own.code == 0 and len(json.loads(own.out)["changes"]) == 1
     assert log(shop) == []
+
+
+def test_dependencies_can_be_named(shell: Shell, shop: Path) -> None:
+    (shop / "bare.py").write_text("from support import agent\n\nagent = agent.using(make_deps=None)\n")
+    words = ("replay", "-a", "bare:agent", "--made-by", "support", "--last", "1", "--run", "--quiet")
+    bare = shell(*words)
+    assert bare.code == 2 and "--deps module:function" in bare.err
+    assert shell(*words, "--deps", "builtins:str").code == 0
 
 
 def test_several_instructions_are_rows(shell: Shell, shop: Path) -> None:

@@ -52,7 +52,7 @@ FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_
 @options.repeat_finished
 @options.jobs
 @options.budget
-@options.agent(only=("tools", "model", *TEXTS), recorded=True, compared=TEXTS)
+@options.agent(only=("tools", "model", "make_deps", *TEXTS), recorded=True, compared=TEXTS)
 @options.load_tools
 @options.journal
 @options.as_object
