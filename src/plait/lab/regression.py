@@ -43,9 +43,7 @@ RECORDED = "recorded"
 
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether an agent would send the requests of a recorded run. `step` is the first step that differs, 0 for none.
-
-    `problem` says what differs, or why the run cannot be replayed with this agent.
-    """
+    `problem` says what differs, or why the run cannot be replayed with this agent."""
 
     run: str
     question: str
@@ -159,10 +157,8 @@ def answer_of(row: RunRow) -> Any:
 
 
 def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any) -> list[RunRow]:
-    """Return the `last` newest runs that agents of these names made, and that match.
-
-    Runs of comparisons are not among them, unless a grade is a filter: else a check would check its own runs.
-    """
+    """Return the `last` newest runs that agents of these names made, and that match. Runs of comparisons are not among
+    them, unless a grade is a filter: else a check would check its own runs."""
     found: dict[str, RunRow] = {}
     for name in dict.fromkeys(names):
         mine: list[RunRow] = []
