@@ -21,7 +21,7 @@ from plait.core import Call, Observation, ToolSpec
 from plait.core.errors import ConfigError, PlaitError, ReplayDiffers
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.store import ENDED, Journal, Store, list_children, read_timeline
+from plait.journal.store import ENDED, Journal, Store, list_descendants, read_timeline
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import load_grader
 from plait.lab.plan import Cell
@@ -43,9 +43,7 @@ RECORDED = "recorded"
 
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether an agent would send the requests of a recorded run. `step` is the first step that differs, 0 for none.
-
-    `problem` says what differs, or why the run cannot be replayed with this agent.
-    """
+    `problem` says what differs, or why the run cannot be replayed with this agent."""
 
     run: str
     question: str
@@ -78,14 +76,13 @@ async def check_requests(agent: Agent[Any, Any], rows: Iterable[RunRow]) -> list
     """Replay runs with an agent, and return what differs. Performs nothing."""
     found = []
     for row in rows:
-        run, question = row.head.run, row.head.question
+        check = RequestCheck(run=row.head.run, question=row.head.question, same=False)
         try:
-            same = await agent._areplay(run)
-            check = RequestCheck(run=run, question=question, same=True, requests=same.requests)
-        except ReplayDiffers as why:
-            check = RequestCheck(run=run, question=question, same=False, step=why.at, problem=str(why))
+            same = await agent._areplay(row.head.run)
+            check = structs.replace(check, same=True, requests=same.requests)
         except PlaitError as why:
-            check = RequestCheck(run=run, question=question, same=False, problem=str(why))
+            at = why.at if isinstance(why, ReplayDiffers) else 0
+            check = structs.replace(check, step=at, problem=str(why))
         found.append(check)
     return found
 
@@ -107,10 +104,8 @@ async def run_again(
     """
     usable = [row for row in rows if is_usable(row)]
     if not usable:
-        raise ConfigError(
-            "None of these runs can be asked again.",
-            hint="Name runs that ended with an answer, without files, and that are no later turns of a conversation.",
-        )
+        hint = "Name runs that ended with an answer, without files, and that are no later turns of a conversation."
+        raise ConfigError("None of these runs can be asked again.", hint=hint)
     tasks = [
         SuiteTask(
             id=row.head.run,
@@ -130,10 +125,25 @@ async def run_again(
     for row, task in zip(usable, tasks, strict=True):
         run = runs.read_finished_run(row, store, recorded_loop(row.head))
         before.append(make_result(run, await judge(task, run), cell="", variant=RECORDED, task=task.id, repeat=0))
-    specs = {str(model["spec"]) for row in usable for model in row.head.models.values()}
-    first = Contender(RECORDED, RECORDED, ", ".join(sorted(specs)), {"": ", ".join(sorted(specs))}, RECORDED)
+    specs = ", ".join(sorted({str(model["spec"]) for row in usable for model in row.head.models.values()}))
+    first = Contender(RECORDED, RECORDED, specs, {"": specs}, RECORDED)
     whole = structs.replace(made, contenders=(first, *made.contenders), results=(*before, *made.results))
-    return whole, [await _find_change(before, each, store) for each in made.results]
+    calls = {}
+    for each in whole.results:
+        timeline = await read_timeline(store, each.run, bodies=False)
+        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
+    old = {row.head.run: (row.head.question, each.answer) for row, each in zip(usable, before, strict=True)}
+    return whole, [
+        RunChange(
+            run=each.task,
+            variant=each.variant,
+            again=each.run,
+            question=old[each.task][0],
+            answers=(old[each.task][1], each.answer),
+            calls=(calls[each.task], calls[each.run]),
+        )
+        for each in made.results
+    ]
 
 
 def is_usable(row: RunRow) -> bool:
@@ -147,10 +157,8 @@ def answer_of(row: RunRow) -> Any:
 
 
 def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any) -> list[RunRow]:
-    """Return the `last` newest runs that agents of these names made, and that match.
-
-    Runs of comparisons are not among them, unless a grade is a filter: else a check would check its own runs.
-    """
+    """Return the `last` newest runs that agents of these names made, and that match. Runs of comparisons are not among
+    them, unless a grade is a filter: else a check would check its own runs."""
     found: dict[str, RunRow] = {}
     for name in dict.fromkeys(names):
         mine: list[RunRow] = []
@@ -178,10 +186,8 @@ async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> Recorde
     """Return the results of all calls in runs and in their child runs."""
     found = RecordedResults()
     for row in rows:
-        runs_of_tree = [row.head.run]
-        for run in runs_of_tree:
-            runs_of_tree += [child.head.run for child in await list_children(store, run)]
-            timeline = await read_timeline(store, run)
+        for each in (row, *await list_descendants(store, row.head.run)):
+            timeline = await read_timeline(store, each.head.run)
             artifacts = ArtifactStore(read_artifacts(timeline))
             for call, observation in timeline.results:
                 made = artifacts.fill(observation.value) if find_artifacts(observation.value) else None
@@ -259,20 +265,3 @@ def _answer_from(tool: Tool, recorded: RecordedResults) -> Tool:
     real = ("function", "owner", "source", "verify", "accepts_late_calls", "requires_approval", "person")
     kept = {name: getattr(tool, name) for name in Tool.__struct_fields__ if name not in real}
     return AnsweredTool(answer, original=tool, **kept)
-
-
-async def _find_change(before: Iterable[CellResult], new: CellResult, store: Store) -> RunChange:
-    old = next(each for each in before if each.task == new.task)
-    calls = []
-    for run in (old.run, new.run):
-        timeline = await read_timeline(store, run, bodies=False)
-        calls.append(tuple(f"{each.call.tool}({each.call.input!r})" for each, _ in timeline.results))
-    question = (await store.find_run(old.run)).head.question
-    return RunChange(
-        run=old.run,
-        variant=new.variant,
-        again=new.run,
-        question=question,
-        answers=(old.answer, new.answer),
-        calls=(calls[0], calls[1]),
-    )

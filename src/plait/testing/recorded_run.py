@@ -17,11 +17,12 @@ from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
 from plait.models.scripted import Scripted
 from plait.runtime.agents.agent_description import fields_in
-from plait.runtime.calls.recorded_tools import RecordedTool, repeat_result
+from plait.runtime.calls.recorded_tools import RecordedTool
 from plait.runtime.calls.tool_selection import SEARCH
 from plait.runtime.conversations.sessions import SESSION
 from plait.toolkits.questions import ask_user
 from plait.tools import Tool
+from plait.tools.end_run import EndRun
 
 _PAGE = '''\
 """Run {run} as a test, written by `plait export {run} --test FILE`."""
@@ -162,6 +163,11 @@ def _make_tool(spec: dict[str, Any], results: list[tuple[str, Any, Observation]]
         if not same:
             raise ToolError(f"The recorded run has no further result of {recorded.name}.")
         results.remove(same[0])
-        return repeat_result(same[0][2])
+        seen = same[0][2]
+        if seen.ends:
+            raise EndRun(seen.value) if seen.ends == "answer" else EndRun(failure=seen.text)
+        if not seen.ok:
+            raise ToolError(seen.text.removeprefix("Error: "))
+        return seen.text if seen.value is None else seen.value
 
     return RecordedTool(give_result, recorded.name, recorded=recorded, hand_off=recorded.hand_off)

@@ -8,11 +8,10 @@ from typing import Any
 
 from msgspec import convert, structs
 
-from plait.core import Observation, ToolSpec
+from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ToolError
 from plait.journal.records import RunHead
 from plait.tools import Tool, Toolset
-from plait.tools.end_run import EndRun
 from plait.tools.load import is_mcp_word, recall_tools
 from plait.tools.signature import Signature
 from plait.trust import risk_of_tool
@@ -35,15 +34,6 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
     @cached_property
     def spec(self) -> ToolSpec:
         return self.recorded
-
-
-def repeat_result(seen: Observation) -> Any:
-    """Return, or raise, what a tool did when this was seen of its call."""
-    if seen.ends:
-        raise EndRun(seen.value) if seen.ends == "answer" else EndRun(failure=seen.text)
-    if not seen.ok:
-        raise ToolError(seen.text.removeprefix("Error: "))
-    return seen.text if seen.value is None else seen.value
 
 
 def require_loaded(tools: Iterable[Any]) -> None:
