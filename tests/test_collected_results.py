@@ -23,8 +23,8 @@ from plait.core.events import Observed
 from plait.tools.render import simplify
 
 
-def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[Any, str]:
-    each = plait.tool(name="tried", read_only=True, timeout=0.3)(function)
+def make_agent(function: Callable[[], Any], loop: str = "react", timeout: float = 20) -> plait.Agent[Any, str]:
+    each = plait.tool(name="tried", read_only=True, timeout=timeout)(function)
     script = {
         "react": ['Thought: x\nAction:\n```\n{"action": "tried", "action_input": null}\n```', "Final Answer: x"],
         "codeact": [
@@ -35,8 +35,9 @@ def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[
     return plait.Agent(loop, model=plait.Scripted(script), tools=[each], journal=False)
 
 
-def call(function: Callable[[], Any]) -> Observation:
-    (seen,) = (event.observation for event in make_agent(function).run("q").events if isinstance(event, Observed))
+def call(function: Callable[[], Any], timeout: float = 20) -> Observation:
+    run = make_agent(function, timeout=timeout).run("q")
+    (seen,) = (event.observation for event in run.events if isinstance(event, Observed))
     return seen
 
 
@@ -215,7 +216,7 @@ def test_a_slow_generator_is_closed_when_its_time_is_over() -> None:
             await asyncio.sleep(0)
             ended.append("stream")
 
-    assert [call(each).trouble for each in (slow, slow_stream)] == ["timeout", "timeout"]
+    assert [call(each, timeout=0.3).trouble for each in (slow, slow_stream)] == ["timeout", "timeout"]
     deadline = time.monotonic() + 5
     while len(ended) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
