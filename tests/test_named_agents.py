@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -126,11 +127,22 @@ def test_an_agent_runs_waits_is_approved_replayed_and_forked_by_its_name(shell: 
 def test_a_resume_and_a_fork_keep_the_model_of_the_run(shell: Shell, shop: Path) -> None:
     calls = '{"tool": "refund", "tool_input": {"order": "A1"}}', '{"tool": "final_answer", "tool_input": "Other."}'
     (shop / "other.json").write_text(json.dumps(calls), "utf-8")
-    words = ("-a", "support:agent", "--journal", "j.db", "--quiet")
+    words = ("-a", "support:agent", "--quiet")
     asked = shell("run", "Refund A1", "--model", "scripted:other.json", *words)
     question = asked.err.rpartition("--question ")[2].split()[0]
-    assert shell("resume", "last", "--question", question, "--answer", "yes", *words).out == "Other.\n"
+    for name in ("journal.db", "journal.db-wal"):
+        shutil.copy(shop / name, shop / name.replace("journal", "foreign")) if (shop / name).exists() else None
+    answer = ("resume", "last", "--question", question, "--answer", "yes", *words)
+    assert shell(*answer).out == "Other.\n"
     assert shell("fork", "last", "--at", "2", *words).out == "Other.\n"
+    # A journal from elsewhere does not choose a file that answers for the model of the user's agent.
+    made = log_of(shop).count("refund A1 with Shop")
+    foreign = shell(*answer, "--journal", "foreign.db")
+    assert foreign.code == 1 and "The run differs from its record at step 1" in foreign.err
+    assert log_of(shop).count("refund A1 with Shop") == made
+    assert (
+        shell("fork", "last", "--at", "1", "--approve", "never", *words, "--journal", "foreign.db").out == "Refunded.\n"
+    )
 
 
 def test_flags_change_a_named_agent_and_the_environment_and_run_table_do_not(

@@ -108,7 +108,7 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
     agents = [(f"agents.{name}", table) for name, table in _tables(settings.get("agents"))]
     for name, table in [*_tables({"run": settings.get("run")}), *agents]:
         yield from _risks_of_tools(table.get("tools"), name, folder)
-        yield from _risks_of_models(table, {*HOSTS, *near, *mine}, name)
+        yield from risks_of_models(table, {*HOSTS, *near, *mine}, name)
         if name.partition(".")[2] in own_agents:
             yield f"replace the agent {name.partition('.')[2]}"
         for key, option in agent_options().items():
@@ -166,7 +166,8 @@ def risk_of_tool(word: str, folder: Path | None) -> str:
     return "" if toolkit in TOOLS else f"use the tool {word}, which may reach other machines"
 
 
-def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> Iterator[str]:
+def risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> Iterator[str]:
+    """Yield the models of a table that need trust, one phrase each. `known` are the hosts and the user's endpoints."""
     models = table.get("models")
     for spec in [table.get("model", "local"), *(models.values() if isinstance(models, Mapping) else ())]:
         for each in str(spec).split("|"):

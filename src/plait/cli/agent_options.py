@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -18,13 +19,16 @@ from plait.config import Config, load
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
+from plait.journal.store import default_path
 from plait.loops.registry import AUTO_LOOP
+from plait.models.presets import HOSTS
 from plait.models.resolve import add_to_spec
 from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settings, read_agent_settings
 from plait.named_agents import anchor_agent, find_configured_name, load_agent
 from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 from plait.runtime.agents.options import Option
+from plait.trust import risks_of_models
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
@@ -184,9 +188,9 @@ def make_recorded_agent(
     """
     same = {**flags, "journal": journal}
     if word := flags.get("agent"):
-        return find_agent(word, same) if replay else _with_models_of(find_agent(word, same), head, flags)
+        return find_agent(word, same) if replay else _with_models_of(find_agent(word, same), head, same)
     if not replay and head.agent and (name := find_configured_name(load(), head.agent)):
-        return _with_models_of(make_configured_agent(load(), name, same), head, flags)
+        return _with_models_of(make_configured_agent(load(), name, same), head, same)
     held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
     recorded = {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held}
     changes = read_changes(flags, recorded)
@@ -201,14 +205,18 @@ def make_recorded_agent(
 
 
 def _with_models_of(agent: Agent, head: RunHead, flags: Mapping[str, Any]) -> Agent:
-    """Return the agent with the models that a run was made with, unless flags name others, or a recorded one has no
-    name here."""
+    """Return the agent with the models that a run was made with, unless flags name others, or a recorded one cannot be
+    made here. A journal that is not the user's default one names no file or plug-in as a model: it could answer for
+    the model, and call the agent's tools."""
     found = agent._access.resolve_all(agent._parts.given_models, agent.settings, False).items()
     own = {phase: model.spec for phase, model in found}
     recorded = {phase: str(model["spec"]) for phase, model in head.models.items()}
     phases = agent._loop.phases
     same = all(recorded.get(each, recorded.get("")) == own.get(each, own.get("")) for each in phases)
-    if same or flags.get("model"):
+    known = {*HOSTS, *load().models.endpoints}
+    is_own = Path(agent.journal or default_path()).expanduser().resolve() == default_path().resolve()
+    is_risk = not is_own and any(risks_of_models({"models": recorded, "model": "local"}, known, ""))
+    if same or is_risk or flags.get("model"):
         return agent
     with suppress(ConfigError):
         return agent.using(model=recorded.pop("", agent.model), models=recorded)
