@@ -22,8 +22,6 @@ MEMORY = Path(":memory:")
 MARK_LOSS = "INSERT OR REPLACE INTO marks (name, value) VALUES ('restored', ?)"
 """Notes that rows written before this time may be missing."""
 
-_YEAR_10000 = 253_402_300_800
-
 PATIENCE = 2.0
 """Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
 
@@ -186,11 +184,6 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return application, version
-
-
-def read_time(value: object) -> float:
-    """Return a stored time, in seconds since 1970; 0 for what is none, as a file from elsewhere may have."""
-    return float(value) if isinstance(value, int | float) and 0 <= value < _YEAR_10000 else 0.0
 
 
 def busy_seconds_of_user() -> float:
