@@ -50,6 +50,12 @@ class MemoryLog:
         self.outcome, self.totals = outcome, totals
         return DONE
 
+    def confirm(self, key: str) -> Awaitable[None]:
+        return DONE
+
+    async def find_late(self, key: str) -> None:
+        return None
+
     def scrub(self, data: bytes) -> bytes:
         """Return the bytes as they are recorded."""
         return self._scrub(data)

@@ -44,6 +44,14 @@ class NoJournal(UnknownRun):
         )
 
 
+class LateResult(Struct, frozen=True):
+    """What a process wrote of an entry after it had lost its claim to the run: the `record` of its result with its
+    `body`, or None if it did not begin the work."""
+
+    record: Record | None = None
+    body: bytes | None = None
+
+
 class RunLog(Protocol):
     """The record of one run as it grows. Every method raises `JournalError`, at the call or when awaited, if the store
     cannot be written."""
@@ -65,6 +73,15 @@ class RunLog(Protocol):
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Write what waits and the run's end. Nobody performs the run from then on; `waiting`, `cancelled` and
         `crashed` runs can be claimed again."""
+        ...
+
+    def confirm(self, key: str) -> Awaitable[None]:
+        """Wait until this process surely holds the run, right before the effect of the entry `key`. Raises
+        `JournalError` if another one has taken the run, or nothing is known for too long; the effect must not begin."""
+        ...
+
+    async def find_late(self, key: str) -> LateResult | None:
+        """Return what a process that had lost its claim wrote of an entry of which there is only an intent."""
         ...
 
     def scrub(self, data: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal.row_codec import RowWriter
 from plait.journal.sqlite.rows import Ending, EventRow
@@ -53,6 +54,12 @@ class SqliteLog:
         """Return the columns that end the run after the rows that were made."""
         said, sums, count, crc = self._rows.make_ending(status, outcome, totals)
         return (status, said, sums, count, at, crc, self._n)
+
+    def confirm(self, key: str) -> Awaitable[None]:
+        return DONE  # the file's lock and the death of processes decide
+
+    async def find_late(self, key: str) -> None:
+        return None
 
     def reopen(self) -> None:
         """The run's end could not be written (for the writer's use)."""
