@@ -22,7 +22,7 @@ from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Store, default_path, read_timeline
+from plait.journal.store import Store, is_default, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -367,7 +367,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
         """
         if load_tools is None:
-            load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
+            load_tools = is_default(journal)
         described = fields_in(head, tools_given="tools" in changes, load_code=load_tools)
         described["hooks"] = load_hooks(head.settings.get("hooks", ()))
         return Agent(**{**described, "journal": journal, **changes})

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Attachment
-from plait.core.errors import UnknownRun
+from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
@@ -40,7 +40,7 @@ class NoJournal(UnknownRun):
     def __init__(self, place: str) -> None:
         super().__init__(
             f"There is no journal at {place} yet.",
-            hint="The first run makes one; or name another file with --journal or PLAIT_JOURNAL.",
+            hint="The first run makes one; or name another journal with --journal or PLAIT_JOURNAL.",
         )
 
 
@@ -256,6 +256,10 @@ class Store(Protocol):
         """Return what the store says about itself."""
         ...
 
+    async def migrate(self) -> tuple[int, int]:
+        """Bring the tables of an earlier version up to date. Returns the versions before and after."""
+        ...
+
     async def mark_restored(self) -> int:
         """Note that the store came back from a backup. Returns how many runs have not ended: when one is resumed, each
         call with effects needs approval, because its record may lack what was done since the backup."""
@@ -266,10 +270,43 @@ class Store(Protocol):
         ...
 
 
-def default_path() -> Path:
+def is_address(place: object) -> bool:
+    """Return whether a journal is named by the address of a database, and not by a path."""
+    return str(place).startswith(("postgresql://", "postgres://"))
+
+
+def default_place() -> str | Path:
     """PLAIT_JOURNAL, else plait/journal.db under XDG_STATE_HOME, else under ~/.local/state."""
     named = os.environ.get("PLAIT_JOURNAL")
+    if named and is_address(named):
+        return named
     return Path(named).expanduser() if named else state_folder() / "journal.db"
+
+
+def is_default(place: str | os.PathLike[str] | None) -> bool:
+    """Return whether a journal is the user's default one."""
+    usual = default_place()
+    if place is None or is_address(place) != is_address(usual):
+        return place is None
+    if is_address(place):
+        return open_store(place).place == open_store(usual).place
+    return Path(place).expanduser().resolve() == Path(usual).resolve()
+
+
+def open_store(place: str | os.PathLike[str] | None = None) -> Store:
+    """Return the process's one store at a path, an address of PostgreSQL, or the default place. Opens nothing yet.
+    Raises `ConfigError` if the address is wrong, or its driver is not installed."""
+    place = default_place() if place is None else place
+    if not is_address(place):
+        from plait.journal.sqlite.store import SqliteStore  # its import takes long
+
+        return SqliteStore.at(place)
+    try:
+        from plait.journal.postgres.store import PostgresStore
+    except ModuleNotFoundError as why:
+        hint = "pip install 'plait[postgres]'"
+        raise ConfigError(f"A journal in PostgreSQL needs the package {why.name}.", hint=hint) from None
+    return PostgresStore.at(str(place))
 
 
 _LOOP = BackgroundLoop("plait-reads")
@@ -293,7 +330,7 @@ async def read_timeline(store: Store, run: str, *, bodies: bool = True) -> Timel
 
 
 class Journal:
-    """A store for plain code: its methods block. Asynchronous code uses `store`.
+    """A store for plain code: its methods block. Asynchronous code uses `store`. `path`: a file, or an address.
 
     Making one opens nothing; a file and its folder are made by the first run. `busy_seconds`: how long to wait for
     another process that holds the file's lock, PLAIT_BUSY_SECONDS (10) by default. `clock` gives seconds since 1970.
@@ -307,18 +344,17 @@ class Journal:
         clock: Callable[[], float] = time.time,
         store: Store | None = None,
     ) -> None:
-        from plait.journal.sqlite.store import SqliteStore  # its import takes long
+        place = path or default_place()
+        if store is None and not is_address(place):
+            from plait.journal.sqlite.store import SqliteStore
 
-        if store is None:
-            store = SqliteStore(path or default_path(), busy_seconds=busy_seconds, clock=clock)
-        self.store: Store = store
+            store = SqliteStore(place, busy_seconds=busy_seconds, clock=clock)
+        self.store: Store = store or open_store(place)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str] | None = None) -> Journal:
-        """Return the process's one journal at a path: its connection stays open from run to run."""
-        from plait.journal.sqlite.store import SqliteStore
-
-        return cls(store=SqliteStore.at(path or default_path()))
+        """Return the process's one journal at a path or address: its connections stay open from run to run."""
+        return cls(store=open_store(path))
 
     def __repr__(self) -> str:
         return f"Journal({self.place!r})"

@@ -195,14 +195,22 @@ class RunJournal:
             raise RecordEnds
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
-        if work.settle_doubt is not None and found.is_open and (settled := await work.settle_doubt()) is not None:
-            await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
-            return settled[0]
+        if work.settle_doubt is not None and found.is_open:
+            late = await self.log.find_late(key)
+            if late is None:
+                settled = await work.settle_doubt()
+            else:  # of a process that had lost the run: it knows whether it did the work
+                settled = (late.record.value, late.body) if isinstance(late.record, ResultRecord) else None
+            if settled is not None:
+                await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
+                return settled[0]
         timer = None
         if work.has_intent:
             intent = IntentRecord(key, step, name, work.asked, work.made, work.name_holder())
             if work.effect is not None or work.body is not None:
                 await self._begin(intent, work.body, work.effect)
+                if work.effect is not None:
+                    await self.log.confirm(key)
             elif not found.is_open:
                 self.buffer(intent)
             if work.effect is None and work.is_long:

@@ -45,6 +45,8 @@ SETTINGS = (
 """A confirmed commit is on the disk, whatever the server's default. A client that has gone silent holds no lock for
 long."""
 
+_LOCK = "select pg_advisory_xact_lock(7811887)"
+"""Two processes never create or change the tables at once."""
 _SEARCH_PATH = re.compile(r"-c\s*search_path=([a-z_][a-z0-9_]{0,50})(?=\s|$)")
 
 
@@ -160,7 +162,7 @@ class Database:
             hint = "Create it with `createdb --encoding UTF8 --template template0`."
             raise JournalError(f"The database of the journal {self.place} has the encoding {encoding}.", hint=hint)
         async with connection.transaction():
-            await connection.execute("select pg_advisory_xact_lock(7811887)")
+            await connection.execute(_LOCK)
             (found,) = await ask("select to_regclass(%s)::text", f"{self.schema}.marks")
             if found is None:
                 await self._create(connection)
@@ -177,6 +179,24 @@ class Database:
             await connection.execute(sql.SQL("create schema {}").format(name))
         await connection.execute(schema.TABLES)
         await self.mark(connection, {"version": str(schema.VERSION), "reader": str(schema.READER)})
+
+    async def migrate(self) -> tuple[int, int]:
+        """Bring the schema up to date, and return the versions before and after. Raises `JournalError`."""
+
+        async def work() -> tuple[int, int]:
+            try:
+                async with await self.connect() as connection, connection.transaction():
+                    await connection.execute(_LOCK)
+                    version = int((await self.marks(connection)).get("version", 0))
+                    for number in range(version + 1, schema.VERSION + 1):
+                        await connection.execute(schema.MIGRATIONS[number])
+                        await self.mark(connection, {"version": str(number), "reader": str(schema.READER)})
+                    return version, max(version, schema.VERSION)
+            except psycopg.Error as error:
+                raise faults.translate(error, self.place) from None
+
+        await self.close()
+        return await asyncio.wrap_future(LOOP.submit(work()))
 
     async def _check(self, connection: Connection) -> None:
         marks = await self.marks(connection)

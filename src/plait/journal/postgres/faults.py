@@ -45,7 +45,13 @@ def translate(error: BaseException, place: str) -> JournalError:
     # psycopg-pool and libpq give errors of the first connection without their SQLSTATE.
     text = " ".join(str(error).split())
     if not state:
-        known = {"does not exist": "3D", "password": "28", "authentication": "28", "too many clients": "53300"}
+        known = {
+            "role": "28",
+            "does not exist": "3D",
+            "password": "28",
+            "authentication": "28",
+            "too many clients": "53300",
+        }
         state = next((code for words, code in known.items() if words in text and "FATAL" in text), "")
     for code, (what, hint) in _FIRST.items():
         if state.startswith(code):

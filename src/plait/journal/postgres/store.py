@@ -436,6 +436,9 @@ class PostgresStore:
 
         return await self._database.do(work)
 
+    async def migrate(self) -> tuple[int, int]:
+        return await self._database.migrate()
+
     async def mark_restored(self) -> int:
         async def work(connection: Connection) -> int:
             await self._database.mark(connection, {"restored": repr(self._clock())})

@@ -365,6 +365,12 @@ class SqliteStore:
 
         return await self._read(read)
 
+    async def migrate(self) -> tuple[int, int]:
+        await self.close()
+        if self._is_memory or not self.path.exists():
+            raise NoJournal(self.place)
+        return await asyncio.to_thread(connections.migrate, self.path)
+
     async def mark_restored(self) -> int:
         await self._read(lambda connection: None)
 
