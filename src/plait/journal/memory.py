@@ -56,6 +56,11 @@ class MemoryLog:
     async def find_late(self, key: str) -> None:
         return None
 
+    wants_back = False
+
+    def hand_back(self) -> Awaitable[None]:
+        raise NotImplementedError
+
     def scrub(self, data: bytes) -> bytes:
         """Return the bytes as they are recorded."""
         return self._scrub(data)

@@ -51,7 +51,7 @@ from plait.runtime.calls.artifacts import ArtifactStore
 from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, raise_named
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, HandedBack, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
@@ -93,11 +93,14 @@ class Engine:
         self.run_id, self.head, self.user = log.run, head, head.user if head is not None else ""
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
-        parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        services: Any = None if run_spec.replay else call_services()
+        parent: Engine | None = getattr(services, "engine", None)
         if parent is not None and parent._ended is not None:
             parent = None  # whatever its tool has left behind, it is over
         self.parent = parent
         """The run whose tool performs this one."""
+        if parent is not None and (tool := services.entry.tool) is not None:
+            self.journal.must_finish = parent.journal.must_finish or not tool.spec.repeatable
         seconds = None if run_spec.replay else run_spec.agent.limits.seconds
         self.clock: RunClock = RunClock(seconds, past.seconds, parent.clock if parent is not None else None)
         self.tally = Tally(past.spent, past.children)
@@ -127,7 +130,7 @@ class Engine:
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
 
     async def run(self) -> Outcome:
-        """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
+        """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded, `HandedBack`,
         and `ReplayDiffers` in a replay."""
         try:
             async with asyncio.timeout(self.clock.left()) as deadline:
@@ -136,6 +139,8 @@ class Engine:
                     outcome = await self._finish(await self._walk())
                 except Suspend as why:  # what was started ends first
                     others = await self.performers.started.end_others()
+                    if self.journal.hands_back:
+                        raise HandedBack from None
                     raise Suspend(*why.questions, *(each for other in others for each in other.questions)) from None
                 finally:
                     if not deadline.expired():
@@ -152,6 +157,11 @@ class Engine:
             outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:
             outcome = _cancelled(why)
+        except HandedBack:
+            await self._close_objects()
+            await self.log.hand_back()
+            await self.journal.close()
+            raise
         except EndedByTool as why:
             outcome = await self._finish_quietly(why.outcome)
         except Exception as why:
@@ -271,7 +281,7 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
-                if isinstance(effect, WaitNext):
+                if isinstance(effect, WaitNext) or self.journal.hands_back:
                     raise
                 if still_open := await answer_live(self, why.questions):
                     raise Suspend(*still_open) from None
@@ -351,6 +361,8 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
+                if self.journal.hands_back:
+                    raise
                 if still_open := await answer_live(self, why.questions):
                     raise Suspend(*still_open) from None
             except ENDINGS as why:

@@ -82,8 +82,7 @@ class Database:
         self._pool: AsyncConnectionPool[Connection] | None = None
         self._pid = 0
         self._opening: asyncio.Lock | None = None
-        self.lost_rows = ""
-        """Why rows that were confirmed may be missing, "" if nothing says so."""
+        self._listener: Connection | None = None
 
     def now(self) -> float:
         """Return the database's time, in seconds since 1970."""
@@ -233,11 +232,33 @@ class Database:
                 (name, value),
             )
 
+    async def wait_for(self, subject: str, seconds: float) -> None:
+        """Wait until something is notified of `subject`, or so many seconds: on a connection of its own, which stays
+        open from one wait to the next. If it fails, the time passes."""
+
+        async def work() -> None:
+            begun = time.monotonic()
+            try:
+                if self._listener is None or self._listener.closed:
+                    self._listener = await self.connect()
+                    await self._listener.execute(f"listen {self.schema}_{subject}")
+                async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
+                    return
+            except (psycopg.Error, OSError):
+                self._listener = None
+                await asyncio.sleep(max(0.0, seconds - time.monotonic() + begun))
+
+        await asyncio.wrap_future(LOOP.submit(work()))
+
     async def close(self) -> None:
         """Close the connections. The next use opens new ones."""
         pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
-            await asyncio.wrap_future(LOOP.submit(pool.close()))
+        listener, self._listener = self._listener, None
+        if self._pid == os.getpid():
+            if listener is not None:
+                await asyncio.wrap_future(LOOP.submit(listener.close()))
+            if pool is not None:
+                await asyncio.wrap_future(LOOP.submit(pool.close()))
 
 
 async def _do_in_time(work: Callable[[Connection], Awaitable[T]], connection: Connection, seconds: float) -> T:

@@ -49,8 +49,10 @@ class TakenOver(JournalError):
 class Claim:
     """The right to perform a run, and with it its child runs. `root` is the number of its row."""
 
-    def __init__(self, root: int, number: int, began: float, seconds: float) -> None:
+    def __init__(self, root: int, number: int, began: float, seconds: float, *, is_taken: bool = False) -> None:
         self.root, self.number = root, number
+        self.is_taken = is_taken
+        """The run comes from a queue."""
         self.deadline = began + seconds - MARGIN
         self.is_lost = False
 
@@ -64,6 +66,8 @@ class LeaseKeeper:
 
     def __init__(self, conninfo: str, seconds: float) -> None:
         self.seconds = seconds
+        self.wants_back = False
+        """The worker drains: its runs are to be handed back before their next work."""
         self._conninfo = conninfo
         self._claims: weakref.WeakValueDictionary[int, Claim] = weakref.WeakValueDictionary()
         """Those of this process, by the number of their run."""

@@ -18,7 +18,7 @@ from plait.core.errors import JournalError
 from plait.journal import bodies, codec
 from plait.journal.postgres.database import LOOP, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, TakenOver
-from plait.journal.row_codec import RowColumns, RowWriter
+from plait.journal.row_codec import RowColumns, RowWriter, crc_of_state
 from plait.journal.store import LateResult, RecordAndBody
 
 FENCE = "select n from runs where n = %(root)s and claim = %(claim)s for share"
@@ -37,7 +37,17 @@ _APPEND = f"""with fence as materialized ({FENCE}),
   written as ({INSERT_ROWS.format(run="%(run)s", source="before")}){{end}}
   select (select count(*) from fence), (select count(*) from before)"""
 APPEND = _APPEND.format(end="")
-END = _APPEND.format(end=f", ended as (update runs set {ENDING} where n = %(run)s and exists (select 1 from before))")
+END = _APPEND.format(
+    end=f""", ended as (update runs set {ENDING} where n = %(run)s and exists (select 1 from before)),
+    left_queue as (delete from queue where run = %(run)s and %(status)s <> 'waiting'
+      and exists (select 1 from before))"""
+)
+HAND_BACK = _APPEND.format(
+    end=""", ended as (update runs set status = 'queued', owner = '', lease_until = null, updated = %(updated)s,
+      crc = %(crc)s where n = %(run)s and exists (select 1 from before)),
+    calmed as (update queue set tries = 0 where run = %(run)s and exists (select 1 from before)),
+    told as (select pg_notify(current_schema() || '_queue', ''))"""
+)
 _LATE = """insert into late_results (run, key, claim, kind, data, body)
   select %(run)s, u.* from unnest(%(keys)s::text[], %(claims)s::bigint[], %(kinds)s::text[], %(datas)s::text[],
     %(bodies)s::bytea[]) u (key, claim, kind, data, body)
@@ -124,6 +134,17 @@ class PostgresLog:
                 raise JournalError(f"Run {self.run} could not renew its claim in {self._database.place}.", hint=hint)
             await asyncio.sleep(0.02)
 
+    @property
+    def wants_back(self) -> bool:
+        return self.claim.is_taken and self._leases.wants_back
+
+    def hand_back(self) -> Awaitable[None]:
+        if self.claim.root != self._n:  # a child run goes on with the run at the top
+            return self.append()
+        self.has_ended = True
+        crc = crc_of_state(self._rows.begun, "queued", "", None, None, "{}")
+        return self._write({"updated": self._clock(), "crc": crc, "handed_back": True})
+
     async def find_late(self, key: str) -> LateResult | None:
         asked = {"run": self._n, "key": key}
 
@@ -172,7 +193,7 @@ class PostgresLog:
         first = rows[0][0] if rows else self._rows.seq
         values = {"root": self.claim.root, "claim": self.claim.number, "run": self._n, "first": first}
         values |= columns_of(rows) | (ending or {})
-        statement = APPEND if ending is None else END
+        statement = APPEND if ending is None else HAND_BACK if "handed_back" in ending else END
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             return await (await connection.execute(statement, values)).fetchone()

@@ -37,7 +37,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 def check_run(row: dict[str, Any], place: str) -> int:
     """Return the check sum of what a run began with. Raises `JournalError` if the run's own row is damaged."""
     begun = crc_of_begun([row[name] for name in ("id", "question", "loop", "parent", "fork_at", "head", "session")])
-    if crc_of_state(begun, *(row[name] for name in ("status", "owner", "rows", "outcome", "totals"))) != row["crc"]:
+    if crc_of_state(begun, row["status"], "", row["rows"], row["outcome"], row["totals"]) != row["crc"]:
         raise damaged_rows(place, row["id"], "its own row in the table of runs is damaged")
     return begun
 

@@ -43,6 +43,13 @@ create table late_results (
     kind text not null, data text, body bytea, at timestamptz not null default clock_timestamp()
 );
 create index late_results_of_run on late_results (run);
+create table queue (
+    run bigint primary key, name text not null, priority integer not null, not_before timestamptz not null,
+    agent text not null, tries integer not null default 0, blocked_by text not null default '',
+    reason text not null default ''
+);
+create index queue_in_order on queue (name, priority desc, not_before, run);
+create table queue_gates (name text primary key);
 create table kept (
     id bigint generated always as identity, kind text not null, key text not null, run text not null,
     at double precision not null, data text not null, primary key (kind, key)

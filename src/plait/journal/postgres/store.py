@@ -18,7 +18,7 @@ from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
 from plait.journal.owner import life_of
-from plait.journal.postgres import queries, schema
+from plait.journal.postgres import queries, queue, schema
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
 from plait.journal.postgres.log import (
@@ -44,7 +44,7 @@ from plait.journal.row_codec import (
     read_time,
 )
 from plait.journal.run_query import ALL, RunQuery
-from plait.journal.store import ENDED, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
+from plait.journal.store import ENDED, CarriedRun, KeptRecord, QueuedRun, QueueLimits, RecordAndBody, StoreInfo
 
 _BEGUN = (*BegunRun._fields[:9], "for_user", *BegunRun._fields[10:])
 """The columns of a run that never change: `user` is a word of SQL."""
@@ -59,6 +59,20 @@ _BEGIN = f"""{{fence}} new as (insert into runs ({", ".join(_BEGUN)}, models, wo
 _LEASE = "clock_timestamp() + %(lease)s * interval '1 s'"
 BEGIN = _BEGIN.format(fence="with", lease=_LEASE)
 BEGIN_CHILD = _BEGIN.format(fence=f"with fence as materialized ({FENCE}),", lease="null from fence")
+START = f"""with fence as materialized (select n from runs where n = %(root)s and claim = %(claim)s for no key update),
+  new as (update runs set ({", ".join(_BEGUN)}, models, words, status, started, updated, crc, owner, lease_until) =
+    ({", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s, 'running', %(started)s, %(started)s,
+    %(state)s, %(owner)s, {_LEASE}) where n in (select n from fence) returning n),
+  written as ({INSERT_ROWS.format(run="new.n", source="new")}),
+  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
+    on conflict do nothing)
+  select n from new"""
+"""Begins a run that was taken from a queue."""
+SUBMIT = (
+    _BEGIN.format(fence="with", lease="null")
+    .replace("'running'", "'queued'")
+    .replace("\n  select n from new", f"{queue.PUT}\n  select n from new")
+)
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
 _ROWS = """select seq, at, kind, data, base, head, tail, packed, body, crc from events where run = %s and seq > %s
@@ -68,6 +82,7 @@ _RESTORED = (
     "After this run was last written, the database came back from a backup, or another server took its place: what the "
     "run did last may not be on its record."
 )
+ANY_NUMBER = QueueLimits()
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
@@ -87,6 +102,8 @@ class PostgresStore:
         self._clock: Callable[[], float] = self._database.now
         self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
         """The logs of this process by run: one that was left behind here may be claimed here."""
+        self._taken: dict[str, Claim] = {}
+        """The claims to runs that were taken from a queue and have not begun."""
 
     @classmethod
     def at(cls, address: str) -> PostgresStore:
@@ -121,6 +138,7 @@ class PostgresStore:
         stored = {each.digest: scrubber(data) if each.kind == "text" else data for each, data in files}
         parent = self._going.get(head.caller.run) if head.caller is not None else None
         above = parent.claim if parent is not None and not parent.has_ended else None
+        taken = self._taken.pop(head.run, None)
         started = self._clock()
         begun, values = _describe(head, scrubber)
         rows = RowWriter(scrubber, self._clock, begun.crc)
@@ -129,27 +147,30 @@ class PostgresStore:
             "owner": owner,
             "lease": self._leases.seconds,
         }
-        values |= {"state": crc_of_state(begun.crc, "running", owner, None, None, "{}")}
-        values |= {"root": above.root if above else None, "claim": above.number if above else 1}
+        values |= {"state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
+        held = above or taken
+        values |= {"root": held.root if held else None, "claim": held.number if held else 1}
         values |= {"digests": list(stored), "contents": list(stored.values())}
         tries, began = 0, boot_time()
 
         async def work(connection: Connection) -> int:
             nonlocal tries
             tries += 1
-            found = await (await connection.execute(BEGIN_CHILD if above else BEGIN, values)).fetchone()
+            statement = BEGIN_CHILD if above else START if taken else BEGIN
+            found = await (await connection.execute(statement, values)).fetchone()
             if found is None and tries > 1:  # an answer was lost: it may be there already
                 question = "select n from runs where id = %(id)s and owner = %(owner)s and crc = %(state)s"
                 found = await (await connection.execute(question, values)).fetchone()
             if found is None:
-                if above is not None and not await self._holds(connection, above):
-                    raise JournalError(f"Run {head.run} can't begin: another process has taken over its parent.")
+                if held is not None and not await self._holds(connection, held):
+                    whose = "its parent" if above else "it"
+                    raise JournalError(f"Run {head.run} can't begin: another process has taken over {whose}.")
                 hint = "Give the new run another id."
                 raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
             return int(found[0])
 
         n = await self._database.do(work, seconds=WRITE_SECONDS)
-        claim = above or self._leases.keep(Claim(n, 1, began, self._leases.seconds))
+        claim = held or self._leases.keep(Claim(n, 1, began, self._leases.seconds))
         return self._watch(claim, begun.id, begun.question, n, rows)
 
     async def _holds(self, connection: Connection, claim: Claim) -> bool:
@@ -174,6 +195,7 @@ class PostgresStore:
         scrubber = redaction.scrubber(secrets)
         while True:
             found = await self._find(run)
+            is_taken = self._taken.pop(found["id"], None) is not None
             restored = Bodies()
             seq = 0
             async for _ in self._iter_rows(found, restored):  # they are whole
@@ -183,7 +205,7 @@ class PostgresStore:
                 raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
             above = self._leases.find(found["root"]) if found["root"] is not None else None
             self._require_claimable(found, above, force)
-            log = await self._try_claim(found, seq, above, owner, scrubber, restored, records)
+            log = await self._try_claim(found, seq, above, owner, scrubber, restored, records, is_taken)
             if log is not None:
                 return log
 
@@ -207,6 +229,7 @@ class PostgresStore:
         scrubber: Scrubber,
         restored: Bodies,
         records: Sequence[RecordAndBody],
+        is_taken: bool,
     ) -> PostgresLog | None:
         """Claim a run of which `seq` rows were read; None if it was claimed or written since."""
         n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
@@ -220,7 +243,7 @@ class PostgresStore:
             "claim": number,
             "lease": self._leases.seconds,
         }
-        values["crc"] = crc_of_state(begun, "running", owner, None, None, found["totals"])
+        values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {_LEASE}"
 
@@ -244,7 +267,7 @@ class PostgresStore:
 
         if not await self._database.do(work, seconds=WRITE_SECONDS, retry=False):
             return None
-        claim = above or self._leases.keep(Claim(n, number, began, self._leases.seconds))
+        claim = above or self._leases.keep(Claim(n, number, began, self._leases.seconds, is_taken=is_taken))
         return self._watch(claim, found["id"], found["question"], n, rows)
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
@@ -379,6 +402,76 @@ class PostgresStore:
         (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
         ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
         await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+
+    # -- the queue
+
+    async def submit(
+        self,
+        head: RunHead,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        scrubber = redaction.scrubber(secrets)
+        begun, values = _describe(head, scrubber)
+        texts = {each.digest for each in head.files if each.kind == "text"}
+        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
+        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
+        values |= {"owner": "", "root": None, "claim": 0, "digests": list(stored), "contents": list(stored.values())}
+        values["state"] = crc_of_state(begun.crc, "queued", "", None, None, "{}")
+        tries = 0
+
+        async def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            if await (await connection.execute(SUBMIT, values)).fetchone() is None and tries == 1:
+                hint = "Give the new run another id."
+                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
+
+        await self._database.do(work, seconds=WRITE_SECONDS)
+
+    async def take(
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
+    ) -> list[RunRow]:
+        began, seconds = boot_time(), self._leases.seconds
+
+        async def work(connection: Connection) -> list[dict[str, Any]]:
+            claims = await queue.take(connection, queue_name, agents, owner, count, seconds, limits)
+            found = await queries.fetch(
+                connection, f"select {queries.RUN} {queries.FROM} where r.n = any (%s) order by r.n", [list(claims)]
+            )
+            for each in found:
+                claim = Claim(each["n"], claims[each["n"]], began, seconds, is_taken=True)
+                self._taken[each["id"]] = self._leases.keep(claim)
+            return found
+
+        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS, retry=False)]
+
+    async def block(self, run: str, version: str, reason: str) -> None:
+        held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
+        if held:
+            self._leases.let_go(held)
+            claim = held
+            await self._database.do(
+                lambda connection: queue.block(connection, claim.root, claim.number, version, reason),
+                seconds=WRITE_SECONDS,
+            )
+
+    async def unblock(self, run: str) -> None:
+        found = await self._find(run)
+        await self._database.do(lambda connection: queue.unblock(connection, found["n"]), seconds=WRITE_SECONDS)
+
+    def call_back(self, wanted: bool = True) -> None:
+        self._leases.wants_back = wanted
+
+    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+        return await self._database.do(lambda connection: queue.list_queue(connection, queue_name))
+
+    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
+        await self._database.wait_for("queue", seconds)
 
     # -- what is kept about runs
 

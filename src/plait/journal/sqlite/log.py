@@ -61,6 +61,11 @@ class SqliteLog:
     async def find_late(self, key: str) -> None:
         return None
 
+    wants_back = False
+
+    def hand_back(self) -> Awaitable[None]:
+        raise NotImplementedError
+
     def reopen(self) -> None:
         """The run's end could not be written (for the writer's use)."""
         self.has_ended = False
