@@ -140,9 +140,7 @@ class ChatCompletion:
             return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
         history = None
         if named is None or not state.is_known:
-            history = await asyncio.to_thread(
-                conversations.check_clean_turns, manager.journal, caller, asked.earlier, state.is_known
-            )
+            history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
         return await manager.start(
             asked.model,
             asked.parts,
