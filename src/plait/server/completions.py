@@ -194,7 +194,8 @@ class ChatCompletion:
 
     async def _list_files(self, run: Run) -> dict[str, Any]:
         """Return the field with the run's files. The record is read only if there may be some."""
-        return await asyncio.to_thread(list_files, run) if self._pieces.has_files or run.tree.runs > 1 else {}
+        may_have_some = self._pieces.has_files or run.tree.runs > 1
+        return await asyncio.to_thread(list_files, run, self._asked.modalities) if may_have_some else {}
 
     def _last_chunks(self, run: Run, files: dict[str, Any]) -> bytes:
         content, finish = content_of(run)
@@ -257,6 +258,7 @@ class ReplyPieces:
         """The live step's text is the answer unless calls follow."""
         self._max_preface = inf if not (self._is_sure and streams) else PREFACE if agent.tools else 0
         self._last = ("", 0)
+        self._calls = 0
         self.has_files = False
         """Whether tools may have returned files."""
 
@@ -279,6 +281,10 @@ class ReplyPieces:
                 return held + self._separate("thought", step, replace_surrogates(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:
                 return held + self._separate("action", step, replace_surrogates(text)), ""
+            case ev.Called(call=call) if self._thoughts and self._last[0] != "action":  # no text of the model has it
+                self._calls += 1
+                text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
+                return held + self._separate("call", self._calls, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
             case ev.Text(step=step, text=text):
