@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from plait.agent import Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
+from plait.core.errors import StaleAnswer
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
 from plait.runtime.calls.artifacts import find_artifacts
@@ -104,7 +105,13 @@ class ChatCompletion:
     async def _begin(self, on_event: OnEvent) -> ActiveRun:
         """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
         named = self._caller.session(self._asked.session) if self._asked.session is not None else None
-        state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        try:
+            state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        except StaleAnswer as error:
+            if (active := self._manager.active.get(error.run)) is None:
+                raise
+            await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
+            state = await self._find_state(None)
         while True:
             async with self._manager.take_turn(state.session if state.is_known else None) as turn:
                 if state.is_known:

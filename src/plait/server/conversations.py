@@ -191,16 +191,8 @@ def find_by_messages(
             unseen = _find_unseen(journal, row, since[:-1], since[-1])
             if unseen is not None and _is_last_turn(journal, row):
                 question = (row.outcome or {}).get("question", "")
-                waiting = row.head.run if question else ""
-                return ConversationState(
-                    row.head.session,
-                    waiting,
-                    is_known=True,
-                    waiting_agent=agent,
-                    answered=question,
-                    given=row.head.given or row.head.history,
-                    unseen=unseen,
-                )
+                known = {"answered": question, "given": row.head.given or row.head.history, "unseen": unseen}
+                return structs.replace(state_of(row), waiting_run=row.head.run if question else "", **known)
     return None
 
 
