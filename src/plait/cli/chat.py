@@ -100,8 +100,7 @@ class Chat:
         self.turns = 0
         self.about: RunAnnotations = {}
         """What the user says of each run."""
-        self.folder: str | None = None
-        """Where the files that tools return are saved."""
+        self.folder: str | None = None  # where the files that tools return are saved
         self.files: tuple[File, ...] = ()
         """The files of the next question."""
         self.crashed = False
