@@ -259,6 +259,65 @@ def test_a_chat_message_that_is_sent_again_approves_nothing(journal: Path, texts
         assert say(here, more)[0] == 409 and len(here.manager.journal.runs()) == 1
 
 
+def test_a_chat_goes_on_after_its_question_was_answered_in_the_viewer(journal: Path) -> None:
+    seen: list[str] = []
+
+    def close(think: Any) -> str:
+        seen.append("\n".join(each.content for each in think.messages))
+        return "Final Answer: Over."
+
+    model = plait.Scripted([action("send", {"text": "one"}), close, close, close], by_turn=False)
+    agent = plait.Agent("react", model=model, tools=[send], journal=journal, approve="effects")
+    with serving(agent) as here:
+        before = both("My name is Ada.", "Hello.")
+        _, asks = say(here, [*before, *both("Send.", "")[:1]])
+        question = asked_in(journal)
+        (run,) = [each.head.run for each in here.manager.journal.runs()]
+        chat = [*before, *both("Send.", asks)]
+        assert here.ask("POST", f"/api/runs/{run}/resume", {"answer": "yes", "question": question})[0] == 202
+        until(lambda: here.manager.journal.run(run).status == "answered")
+        # What may be meant for that question starts nothing.
+        for late in ("yes", "No.", f"no {question}, wait", f"Please {question}", "edit {}", "okay"):
+            status, why = say(here, [*chat, *both(late, "")[:1]])
+            assert (status, why["code"]) == (409, "stale_answer") and "Say something else" in why["message"], late
+        assert len(here.manager.journal.runs()) == 1 and SENT == ["one"]
+        # Anything else is the next turn, in the same session. From then on the model sees how that run ended.
+        assert say(here, [*chat, *both("No, wait!", "")[:1]]) == (200, "Over.")
+        assert say(here, [*chat, *both("No, wait!", "Over."), *both("And?", "")[:1]]) == (200, "Over.")
+        assert len({row.head.session for row in here.manager.journal.runs()}) == 1 and SENT == ["one"]
+        for each in seen[1:]:
+            assert "My name is Ada." in each and each.index(question) < each.index("Over.") < each.index("No, wait!")
+
+
+def test_a_message_waits_for_a_run_that_was_approved_in_the_viewer(journal: Path) -> None:
+    may_end = threading.Event()
+
+    def close(think: Any) -> str:
+        assert may_end.wait(60)
+        return f"Final Answer: Over, {'Hello?' in think.messages[-1].content}."
+
+    model = plait.Scripted([action("send", {"text": "one"}), close, close], by_turn=False)
+    agent = plait.Agent("react", model=model, tools=[send], journal=journal, approve="effects")
+    with serving(agent) as here:
+        _, asks = say(here, both("Send.", "")[:1])
+        run = here.manager.journal.runs()[0].head.run
+        said = {"answer": "yes", "question": asked_in(journal)}
+        assert here.ask("POST", f"/api/runs/{run}/resume", said)[0] == 202
+        found: dict[str, Any] = {}
+        messages = {word: [*both("Send.", asks), *both(word, "")[:1]] for word in ("Hello?", "yes")}
+        clients = [threading.Thread(target=lambda w=w: found.update({w: say(here, messages[w])})) for w in messages]
+        for each in clients:
+            each.start()
+        until(lambda: len(SENT) == 1)
+        clients[0].join(0.3)
+        assert clients[0].is_alive() and not found
+        may_end.set()
+        for each in clients:
+            each.join(60)
+        assert found["Hello?"] == (200, "Over, True.") and found["yes"][0] == 409
+        assert len(here.manager.journal.runs()) == 2 and SENT == ["one"]
+
+
 def test_in_a_named_session_an_approval_names_its_question(journal: Path) -> None:
     with serving(sending(journal, "one", "two")) as here:
         say(here, both("Send.", "")[:1], session="s")

@@ -154,6 +154,39 @@ def test_the_server_sends_them_so_that_no_browser_runs_them(journal: Path) -> No
         assert server.ask("GET", f"/api/runs/{run}/files/file-9")[0] == 404
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_chat_client_gets_files_as_the_parts_that_it_takes(
+    journal: Path, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PNG).decode()}"}}
+    svg = {"filename": "chart.svg", "file_data": f"data:image/svg+xml;base64,{base64.b64encode(SCRIPT).decode()}"}
+    agent = make_agent(journal, "chart", "svg", "liar")
+    with serving(agent, tokens=("full-access-token-1",), clients=("client-token-1234567",)) as server:
+
+        def ask(*modalities: str) -> tuple[Any, Any, Any]:
+            body = {"model": "plait", "messages": [{"role": "user", "content": "Draw."}], "stream": streams}
+            body |= {"modalities": modalities} if modalities else {}
+            status, _, told = server.ask("POST", "/v1/chat/completions", body, token="client-token-1234567")
+            assert status == 200, told
+            if streams:
+                chunks = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")]
+                last = chunks[-1]["choices"][0]["delta"]
+                said = "".join(each["choices"][0]["delta"].get("content", "") for each in chunks)
+            else:
+                last = told["choices"][0]["message"]
+                said = last["content"]
+            return said, last.get("images"), [each.get("file") for each in last["files"]]
+
+        assert ask() == ask("text") == ("Drawn.", None, [None, None, None])
+        assert ask("image", "text") == ("Drawn.", [picture], [None, None, None])
+        said, images, (none, drawing, liar) = ask("text", "file")
+        assert (said, images, none, drawing) == ("Drawn.", None, None, svg)
+        assert liar["file_data"].startswith("data:application/octet-stream;base64,")  # never a picture
+        monkeypatch.setattr("plait.server.chat_format.MAX_BYTES", len(PNG) + 30)
+        _, images, (_, drawing, liar) = ask("image", "file")
+        assert images == [picture] and drawing is None and liar is not None  # no room for the second
+
+
 DRAWS = """
 import plait
 
@@ -173,3 +206,16 @@ def test_the_command_line_saves_them(tmp_path: Path) -> None:
     assert done.code == 0 and done.out == "Drawn.\n" and "Saved: out/table.csv" in done.err
     assert (shell.folder / "out" / "table.csv").read_bytes() == b"a,b"
     assert "Saved: out/table-2.csv" in shell("run", "Draw.", *flags).err
+
+
+def test_a_chat_saves_them_after_each_reply(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (shell.folder / "draws.py").write_text(DRAWS)
+    replies = {"by_turn": False, "replies": [action("draw", {}), final("Drawn."), action("draw", {}), final("Again.")]}
+    (shell.folder / "replies.json").write_text(json.dumps(replies))
+    flags = ("--model", "scripted:replies.json", "--loop", "react", "--tools", "draws.py", "--save-files")
+    done = shell("chat", *flags, "out", given="Draw.\nAgain.\n")
+    assert (done.code, done.out) == (0, "Drawn.\nAgain.\n") and "Saved: out/table-2.csv" in done.err
+    assert sorted(os.listdir(shell.folder / "out")) == ["table-2.csv", "table.csv"]
+    done = shell("chat", *flags, "draws.py", given="Draw.\n")
+    assert (done.code, done.out) == (2, "Drawn.\n") and "can't be saved" in done.err

@@ -94,6 +94,8 @@ def test_fields_of_clients_that_change_nothing_are_accepted(fields: dict[str, An
         ({"function_call": {"name": "f"}}, "function_call"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"modalities": "image"}, "modalities"),
+        ({"modalities": [{"image": {}}]}, "modalities"),
         ({"guided_json": {"type": "object"}}, "guided_json"),
         ({"guided_choice": ["yes", "no"]}, "guided_choice"),
         ({"grammar": "root ::= [0-9]"}, "grammar"),

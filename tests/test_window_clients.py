@@ -101,7 +101,8 @@ def test_a_chat_has_progress_and_no_text_of_a_child_run(thoughts: bool, streams:
             deltas = [api.chat.completions.create(**more).choices[0].message]
         content = "".join(each.content or "" for each in deltas)
         reasoning = "".join((each.model_extra or {}).get("reasoning_content", "") for each in deltas)
-    assert (content, reasoning) == ("All in all 3.", "I ask the others." if thoughts else "")
+    told = 'I ask the others.\nwork\ninner {"question":"i"}'
+    assert (content, reasoning) == ("All in all 3.", told if thoughts else "")
 
 
 def test_the_stream_says_the_same_as_the_whole_answer(here: Here) -> None:

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lazily import skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
@@ -44,6 +46,24 @@ async def test_a_stream_with_a_key_arrives_as_it_is_made() -> None:
     go_on.set()
     await asyncio.gather(*asking)
     assert first == second == [b"", b"one", b"two"]
+
+
+async def test_stored_answers_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        made.append(key)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 100})
+
+    async def send(message: Any) -> None: ...
+
+    monkeypatch.setattr("plait.server.idempotency.MAX_STORED", 250)
+    keys = Idempotency(app)
+    for key in ("a", "b", "c", "c", "b", "d", "a"):  # the oldest are forgotten, the two newest are stored
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", key.encode())]}
+        await keys.answer(scope, b"{}", asyncio.Event().wait, send, "")  # type: ignore[arg-type]
+    assert made == ["a", "b", "c", "d", "a"]
 
 
 def runs(journal: Path) -> int:

@@ -20,7 +20,7 @@ from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text
 from plait.cli.run import perform_run
-from plait.cli.run_output import answering, next_steps, print_answer, summarize_run, view_for
+from plait.cli.run_output import answering, next_steps, print_answer, save_run_files, summarize_run, view_for
 from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count
@@ -49,8 +49,9 @@ that are not given are found as for `plait run`.
 @options.about_run
 @options.agent()
 @options.journal
+@options.save_files
 @options.flag("--watch", "-v", help="Show thoughts, actions and observations on stderr.")
-def chat(session: str | None, watch: bool, **flags: Any) -> None:
+def chat(session: str | None, folder: str | None, watch: bool, **flags: Any) -> None:
     """Talk with a loop, a model and tools: each line is a question, and its reply is printed.
 
     Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
@@ -63,7 +64,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     talk = Chat(
         agent, name, options.journal_words(flags["journal"], flags["agent"]), watch=watch, unnamed=session is None
     )
-    talk.about = about
+    talk.about, talk.folder = about, folder
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
     talk.handle_sigterm()
@@ -99,6 +100,7 @@ class Chat:
         self.turns = 0
         self.about: RunAnnotations = {}
         """What the user says of each run."""
+        self.folder: str | None = None  # where the files that tools return are saved
         self.files: tuple[File, ...] = ()
         """The files of the next question."""
         self.crashed = False
@@ -145,22 +147,23 @@ class Chat:
                 plans=PlanPrompt(self.agent, question),
                 on_signal=self._note_signal,
             )
+            if run is None:
+                self.say("Cancelled.")
+                return
+            self.crashed = self.crashed or run.status == "crashed"
+            if self.watch or run.status != "answered":
+                for line in (summarize_run(run), *next_steps(run, self.journal_words)):
+                    self.say(line)
+            elif summarize is not None:
+                self.say(summarize(run), dim=True)
+            print_answer(run, view=view)
+            if self.folder is not None:
+                save_run_files(run.files, self.folder)
         except PlaitError as why:
             if isinstance(why, ConfigError) and not sys.stdin.isatty():
                 raise  # wrong for every turn; only the user can correct it
             self.crashed = self.crashed or not isinstance(why, ConfigError)
             self.say(f"Error: {why}")
-            return
-        if run is None:
-            self.say("Cancelled.")
-            return
-        self.crashed = self.crashed or run.status == "crashed"
-        if self.watch or run.status != "answered":
-            for line in (summarize_run(run), *next_steps(run, self.journal_words)):
-                self.say(line)
-        elif summarize is not None:
-            self.say(summarize(run), dim=True)
-        print_answer(run, view=view)
 
     def handle_sigterm(self) -> None:
         """Make SIGTERM end the chat, even where Ctrl-C would only drop a line."""

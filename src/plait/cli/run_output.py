@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn, Protocol, TextIO
@@ -37,7 +37,7 @@ from plait.core.text import clean, format_count
 from plait.journal.store import Journal
 from plait.models.stages import StageEnded
 from plait.runtime.run import Run
-from plait.runtime.run_files import save_files
+from plait.runtime.run_files import RunFile, save_files
 
 CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
 """The exit code of each status."""
@@ -177,12 +177,17 @@ def exit_with_run(
         discard_stdout()
         exit_with(CRASHED)
     if files_to is not None:
-        for path in save_files(run.files, files_to):
-            _print_error(f"Saved: {clean(str(path))}")
+        save_run_files(run.files, files_to)
     if run.status == "answered" and not quiet:
         for line in suggestions:
             _print_error(line)
     exit_with(CODES[run.status])
+
+
+def save_run_files(files: Iterable[RunFile], folder: str) -> None:
+    """Save the files of a run in a folder, and print their paths. Raises `ConfigError` if one cannot be written."""
+    for path in save_files(files, folder):
+        _print_error(f"Saved: {clean(str(path))}")
 
 
 def has_guide() -> bool:

@@ -28,7 +28,7 @@ from plait.cli.output import (
     print_json,
     print_table,
 )
-from plait.cli.run_output import how_to_answer, view_for
+from plait.cli.run_output import how_to_answer, save_run_files, view_for
 from plait.cli.runs import find_run
 from plait.cli.tree import show_tree
 from plait.core import Event, Usage, Waiting
@@ -43,7 +43,7 @@ from plait.journal.timeline import Timeline
 from plait.recorded_runs import OpenQuestion, describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
-from plait.runtime.run_files import RunFile, read_files_of, save_files
+from plait.runtime.run_files import RunFile, read_files_of
 from plait.runtime.spent import spent_in
 from plait.user_files import read_text
 
@@ -81,8 +81,7 @@ def show(
     row, store = find_run(run, journal)
     files = wait_for(read_files_of(store.store, row.head.run)) if folder or not (wire or tree or html) else []
     if folder is not None:
-        for path in save_files(files, folder):
-            click.echo(f"Saved: {clean(str(path))}", err=True)
+        save_run_files(files, folder)
     if tree:
         show_tree(row, store, as_object=as_object)
         return

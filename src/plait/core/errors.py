@@ -49,7 +49,7 @@ class StaleAnswer(ConfigError):
 
     def __init__(self, message: str, *, run: str, waits: Sequence[Any], hint: str | None = None) -> None:
         asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
-        usual = f"It waits with {asked}" if asked else "Resume it without an answer, if it has not ended."
+        usual = f"It waits with {asked}" if asked else f"Resume run {run} without an answer, if it has not ended."
         super().__init__(message, hint=usual if hint is None else hint)
         self.run = run
         self.waits = tuple(waits)

@@ -46,9 +46,9 @@ class RunFile(Struct, frozen=True):
         return self.media_type in IMAGE_TYPES
 
     @property
-    def picture(self) -> str | None:
-        """The content of a picture as a data URL."""
-        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}" if self.is_picture else None
+    def data_url(self) -> str:
+        """The content as a data URL."""
+        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
     def json(self) -> dict[str, Any]:
         """Return what is known of the file, without its bytes; `size` is in bytes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core import File, Waiting
+from plait.core.attachments import MAX_BYTES
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
@@ -33,6 +34,8 @@ SESSION_HEADER = "x-plait-session"
 RULERS, RESULTS = ("system", "developer"), ("tool", "function")
 REPLIERS = ("assistant", *RESULTS)
 """Roles of messages that are not the user's."""
+KINDS = ["text", "image", "file"]
+"""Modalities: kinds of content that a client can take."""
 
 
 class ChatMessage(Struct, frozen=True):
@@ -45,8 +48,8 @@ class ChatMessage(Struct, frozen=True):
 
 class ChatRequest(Struct, frozen=True):
     """A request. `messages` alternate between user and agent and end with the user; `earlier` are the turns before the
-    last message. `system` has the instructions, `output` the JSON Schema of the answer, if the client gives one. `user`
-    and `metadata` are for the journal."""
+    last message. `system` has the instructions, `output` the JSON Schema of the answer, if the client gives one.
+    `modalities` are the kinds of content that the client takes. `user` and `metadata` are for the journal."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -57,6 +60,7 @@ class ChatRequest(Struct, frozen=True):
     session: str | None = None
     thoughts: bool = True
     output: dict[str, Any] | None = None
+    modalities: tuple[str, ...] = ("text",)
     user: str = ""
     metadata: dict[str, Any] = {}
 
@@ -102,6 +106,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
         session=_parse_session(given.get("session"), headers.get(SESSION_HEADER)),
         thoughts=_parse_flag(given, "thoughts", True),
         output=_parse_response_format(given.get("response_format")),
+        modalities=tuple(given.get("modalities") or ("text",)),
         **about,
     )
 
@@ -109,6 +114,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
 def _refuse_unsupported(given: dict[str, Any]) -> None:
     tool_choice, function_call = given.get("tool_choice"), given.get("function_call")
     has_tools, no_probabilities = "The agent has tools of its own.", "An agent has no log probabilities."
+    takes = given.get("modalities") or []
     unsupported = {
         "tools": (given.get("tools") and tool_choice != "none", has_tools),
         "tool_choice": (tool_choice not in (None, "", "none", "auto"), has_tools),
@@ -119,7 +125,7 @@ def _refuse_unsupported(given: dict[str, Any]) -> None:
         "logprobs": (given.get("logprobs"), no_probabilities),
         "top_logprobs": (given.get("top_logprobs"), no_probabilities),
         "audio": (given.get("audio"), "The answer is text."),
-        "modalities": (given.get("modalities") not in (None, [], ["text"]), "The answer is text."),
+        "modalities": (not isinstance(takes, list) or any(each not in KINDS for each in takes), f"It takes {KINDS}."),
     }
     for name in ("guided_json", "guided_choice", "guided_regex", "guided_grammar", "grammar", "structured_outputs"):
         unsupported[name] = (given.get(name), "'response_format' takes a JSON Schema of the answer.")
@@ -260,10 +266,21 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
-def list_files(run: Run) -> dict[str, Any]:
-    """Return the field with the files of a run, if it has some. A full token can fetch each from its address."""
-    found = [each.json() | {"url": f"/api/runs/{each.run}/files/{each.id}"} for each in run.files]
-    return {"files": found} if found else {}
+def list_files(run: Run, modalities: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields with the files of a run, if it has some. A full token can fetch each from its address.
+
+    Files of the `modalities` are content parts, up to `MAX_BYTES`: pictures in `images`, as OpenRouter sends them, each
+    other one in its entry. `content` stays a text, because clients expect one."""
+    found, images, left = list[dict[str, Any]](), list[dict[str, Any]](), MAX_BYTES
+    for file in run.files:
+        found.append(file.json() | {"url": f"/api/runs/{file.run}/files/{file.id}"})
+        if ("image" if file.is_picture else "file") in modalities and len(file.data) <= left:
+            left -= len(file.data)
+            if file.is_picture:
+                images.append({"type": "image_url", "image_url": {"url": file.data_url}})
+            else:
+                found[-1] |= {"type": "file", "file": {"filename": file.name, "file_data": file.data_url}}
+    return {name: files for name, files in (("files", found), ("images", images)) if files}
 
 
 def question_text(waits: Waiting | Question) -> str:

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from plait.agent import Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
+from plait.core.errors import StaleAnswer
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
 from plait.runtime.calls.artifacts import find_artifacts
@@ -104,7 +105,13 @@ class ChatCompletion:
     async def _begin(self, on_event: OnEvent) -> ActiveRun:
         """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
         named = self._caller.session(self._asked.session) if self._asked.session is not None else None
-        state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        try:
+            state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        except StaleAnswer as error:
+            if (active := self._manager.active.get(error.run)) is None:
+                raise
+            await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
+            state = await self._find_state(None)
         while True:
             async with self._manager.take_turn(state.session if state.is_known else None) as turn:
                 if state.is_known:
@@ -140,9 +147,7 @@ class ChatCompletion:
             return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
         history = None
         if named is None or not state.is_known:
-            history = await asyncio.to_thread(
-                conversations.check_clean_turns, manager.journal, caller, asked.earlier, state.is_known
-            )
+            history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
         return await manager.start(
             asked.model,
             asked.parts,
@@ -196,7 +201,8 @@ class ChatCompletion:
 
     async def _list_files(self, run: Run) -> dict[str, Any]:
         """Return the field with the run's files. The record is read only if there may be some."""
-        return await asyncio.to_thread(list_files, run) if self._pieces.has_files or run.tree.runs > 1 else {}
+        may_have_some = self._pieces.has_files or run.tree.runs > 1
+        return await asyncio.to_thread(list_files, run, self._asked.modalities) if may_have_some else {}
 
     def _last_chunks(self, run: Run, files: dict[str, Any]) -> bytes:
         content, finish = content_of(run)
@@ -259,6 +265,7 @@ class ReplyPieces:
         """The live step's text is the answer unless calls follow."""
         self._max_preface = inf if not (self._is_sure and streams) else PREFACE if agent.tools else 0
         self._last = ("", 0)
+        self._calls = 0
         self.has_files = False
         """Whether tools may have returned files."""
 
@@ -281,6 +288,10 @@ class ReplyPieces:
                 return held + self._separate("thought", step, replace_surrogates(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:
                 return held + self._separate("action", step, replace_surrogates(text)), ""
+            case ev.Called(call=call) if self._thoughts and self._last[0] != "action":  # no text of the model has it
+                self._calls += 1
+                text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
+                return held + self._separate("call", self._calls, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
             case ev.Text(step=step, text=text):

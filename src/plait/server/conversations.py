@@ -5,9 +5,10 @@ made of all messages up to its question. A request continues the session of the 
 are exactly what the run said and the session has no later turn. Any other request starts a session, with its earlier
 messages as history.
 
-A message answers the question whose id it names, or that the message before it asks. A message that arrives twice or
-late is refused. In a session that the client named, a message may come without the earlier ones; an approval then needs
-the id.
+A message answers the question whose id it names, or that the message before it asks. An answer that arrives twice or
+late is refused. If the question was answered elsewhere, such as in the viewer, other words are the next turn, and the
+model sees how the run ended. In a session that the client named, a message may come without the earlier ones; an
+approval then needs the id.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct, convert, structs
 
-from plait.core import Waiting
+from plait.core import Exchange, Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
 from plait.journal.entries import Question
 from plait.journal.keys import QUESTION_ID_LENGTH
@@ -30,6 +31,8 @@ from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, NoJournal, wait_for
+from plait.loops.plan import NO, YES
+from plait.runtime.answers import EDITED
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.server.auth import Caller
@@ -46,7 +49,8 @@ class ConversationState(Struct, frozen=True):
 
     `is_known`: the session exists. `waiting_run` is "" if none waits, `waiting_agent` is the served agent of that run,
     `waiting_question` is what it asks. `answered` is the question that the conversation's messages show as the last
-    one.
+    one. `given` are the turns before the run that the request continues, `unseen` is what the run said later than the
+    client has it.
     """
 
     session: str
@@ -55,6 +59,8 @@ class ConversationState(Struct, frozen=True):
     waiting_agent: str = ""
     answered: str = ""
     waiting_question: str = ""
+    given: tuple[Exchange, ...] = ()
+    unseen: str = ""
 
 
 LOOK_BACK = 1000
@@ -95,11 +101,17 @@ def state_of(row: RunRow) -> ConversationState:
     )
 
 
-def check_clean_turns(journal: Journal, caller: Caller, earlier: GivenTurns, is_known: bool) -> GivenTurns:
-    """Return the earlier turns that a client sent, with whether all of them hold nothing from outside: those of a
-    session of the caller (`is_known`; its runs know what they read), and what clean runs said. Blocking."""
+def check_turns(journal: Journal, caller: Caller, earlier: GivenTurns, state: ConversationState) -> GivenTurns:
+    """Return the earlier turns that a client sent, as far as they are on record as recorded, with whether all of them
+    hold nothing from outside: those of a session of the caller (its runs know what they read), and what clean runs
+    said. Blocking."""
     clean: set[str] = set()
-    if earlier.turns and not is_known:
+    turns, recorded = list(earlier.turns), state.given
+    if [each.question for each in recorded] == [each.question for each in turns[: len(recorded)]]:
+        turns[: len(recorded)] = recorded
+    if state.unseen:
+        turns[-1] = structs.replace(turns[-1], answer=f"{turns[-1].answer}\n\n{state.unseen}")
+    if earlier.turns and not state.is_known:
         label = str(RunLabel(caller.owner, "")).removesuffix(":")
         rows = journal.find(RunQuery(label=label, limit=LOOK_BACK))
         said = {
@@ -110,9 +122,9 @@ def check_clean_turns(journal: Journal, caller: Caller, earlier: GivenTurns, is_
         clean = {text for text, is_tainted in said if not is_tainted and (text, True) not in said}
     # A run never returned calls to a client, so the client has them from elsewhere.
     is_proven = all(
-        not turn.calls and (is_known or not turn.answer or turn.answer.strip() in clean) for turn in earlier.turns
+        not turn.calls and (state.is_known or not turn.answer or turn.answer.strip() in clean) for turn in earlier.turns
     )
-    return structs.replace(earlier, is_proven=is_proven)
+    return structs.replace(earlier, turns=tuple(turns), is_proven=is_proven)
 
 
 def check_agent(state: ConversationState, agent: str) -> None:
@@ -174,40 +186,48 @@ def find_by_messages(
     except (NoJournal, UnknownRun):
         return None
     for label, end in labels.items():
-        since = [each.text.strip() for each in messages[end:-1]]
+        since = [each.text.strip() for each in messages[end:]]
         for row in found.get(label, ()):
-            if _was_said(journal, row, since) and _is_last_turn(journal, row):
+            unseen = _find_unseen(journal, row, since[:-1], since[-1])
+            if unseen is not None and _is_last_turn(journal, row):
                 question = (row.outcome or {}).get("question", "")
-                waiting = row.head.run if question else ""
-                return ConversationState(
-                    row.head.session, waiting, is_known=True, waiting_agent=agent, answered=question
-                )
+                known = {"answered": question, "given": row.head.given or row.head.history, "unseen": unseen}
+                return structs.replace(state_of(row), waiting_run=row.head.run if question else "", **known)
     return None
 
 
-def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
-    """Return whether `since`, alternating agent and user, is all that was said in a run after its question. Raises
-    `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered."""
+def _find_unseen(journal: Journal, row: RunRow, since: Sequence[str], message: str) -> str | None:
+    """Return what a run said after `since`, its texts and the user's in turn, and before `message`: "" for nothing,
+    None if something else was said. Raises `StaleAnswer` if the message answers a question that is answered."""
     outcome = row.outcome or {}
     if row.head.parent or not row.head.session:
-        return False
+        return None
     answer = [] if outcome.get("answer") is None else [answer_text(outcome["answer"]).strip()]
     if answer and list(since) == answer:
-        return True  # it asked nothing, so its rows need not be read
-    shown: list[str] = []
-    replies = list(since[1::2])
-    for question in (each for each in wait_for(read_questions(journal.store, row.head.run)) if each.answer is not None):
-        shown.append(question_text(question).strip())
-        if replies and not _is_reply(replies.pop(0), question):
-            return False
+        return ""  # it asked nothing, so its rows need not be read
+    answered = [each for each in wait_for(read_questions(journal.store, row.head.run)) if each.answer is not None]
+    if not all(_is_reply(text, question) for text, question in zip(since[1::2], answered, strict=False)):
+        return None
     still_open = [convert(outcome, Waiting)] if row.status == "waiting" else []
-    shown += [*(question_text(each).strip() for each in still_open), *answer]
+    questions: list[Question | Waiting] = [*answered, *still_open]
+    shown = [*(question_text(each).strip() for each in questions), *answer]
     count = len(since[::2])
-    if not count or count > len(shown) or since[::2] != shown[:count]:
-        return False
+    if not count or count > len(shown) or list(since[::2]) != shown[:count]:
+        return None
     if count == len(shown) and (still_open or answer):
-        return True
-    raise StaleAnswer("What this message answers was answered before.", run=row.head.run, waits=still_open)
+        return ""
+    if answer and not _reads_as_reply(message, answered[count - 1]):
+        return answer[0]  # the question was answered elsewhere
+    hint = "That run has ended. Say something else to continue the conversation." if answer else None
+    raise StaleAnswer("What this message answers was answered before.", run=row.head.run, waits=still_open, hint=hint)
+
+
+def _reads_as_reply(text: str, question: Question) -> bool:
+    """Return whether a text can be an answer to a question that is answered: it names the question, approves, refuses
+    or edits, or is the recorded answer."""
+    answer = question.answer if isinstance(question.answer, str) else getattr(question.answer, "text", "")
+    is_decision = text.lower().rstrip(".!") in (*YES, *NO) or EDITED.fullmatch(text) is not None
+    return is_decision or text == answer.strip() or without_id(text, question.question) is not None
 
 
 def _is_reply(text: str, question: Question) -> bool:

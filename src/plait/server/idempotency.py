@@ -19,8 +19,8 @@ from plait.server.errors import RequestRejected
 
 LIFETIME = 24 * 3600.0
 """Seconds that an answer is stored after its request began."""
-MAX_ANSWERS = 1_000
-"""Maximum number of stored answers. The oldest complete ones are removed first."""
+MAX_ANSWERS, MAX_STORED = 1_000, 256 << 20
+"""Maximum number and bytes of stored answers, which may have files. The oldest complete ones are removed first."""
 LONGEST = 255
 """Characters of a key."""
 
@@ -36,6 +36,7 @@ class StoredAnswer:
     task: asyncio.Task[None] | None = None
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     is_whole: bool = False
+    size: int = 0
 
     async def has_more(self, sent: int) -> bool:
         """Wait for a message after the first `sent` ones; False if there is none."""
@@ -89,6 +90,7 @@ class Idempotency:
     async def _perform(self, scope: Scope, body: bytes, stored: StoredAnswer) -> None:
         async def store(message: Message) -> None:
             stored.messages.append(message)
+            stored.size += len(message.get("body", b""))
             async with stored.changed:
                 stored.changed.notify_all()
 
@@ -102,8 +104,10 @@ class Idempotency:
     def _remove_old(self) -> None:
         now = time.monotonic()
         complete = [key for key, stored in self._stored.items() if stored.task is not None and stored.task.done()]
-        for at, key in enumerate(complete):
-            if now - self._stored[key].began > LIFETIME or len(complete) - at > MAX_ANSWERS:
+        left = MAX_STORED
+        for at, key in enumerate(reversed(complete)):
+            left -= self._stored[key].size
+            if now - self._stored[key].began > LIFETIME or at >= MAX_ANSWERS or left < 0:
                 del self._stored[key]
 
 

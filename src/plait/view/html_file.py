@@ -77,7 +77,8 @@ def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, 
     run = row.head.run
     timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
     show_child_questions(journal, timeline)
-    files = [{"id": each.id, "about": str(each), "content": each.picture} for each in read_files(timeline.trace)]
+    found = read_files(timeline.trace)
+    files = [{"id": at.id, "about": str(at), "content": at.data_url if at.is_picture else None} for at in found]
     return {
         "run": run_facts(row, timeline) | {"files": files},
         "steps": timeline.changes(),
