@@ -22,6 +22,7 @@ import approving  # noqa: E402
 import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import cancelling  # noqa: E402
+import clustering  # noqa: E402
 import damaging  # noqa: E402
 import entries  # noqa: E402
 import escaping  # noqa: E402
@@ -54,6 +55,12 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "power": (power_losses.run, "losses of power while runs call tools with effects", 300, 10),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "processes": (sharing.run, "processes that run, die and resume each other's runs on one journal", 20, 4),
+    "cluster": (
+        clustering.run,
+        "runs on three workers that are killed, frozen, cut off and replaced, while the database restarts",
+        1_000,
+        20,
+    ),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "guards": (
         guarding.run,

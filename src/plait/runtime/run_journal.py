@@ -201,7 +201,7 @@ class RunJournal:
         if the run is to be handed back."""
         if self.replay:
             raise RecordEnds
-        if self.hands_back and not entry.by_tool:
+        if self.log.wants_back and self.hands_back and not entry.by_tool:
             raise Suspend
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)

@@ -10,6 +10,7 @@ is closed, and the statement is sent again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import re
@@ -44,6 +45,8 @@ SETTINGS = (
 )
 """A confirmed commit is on the disk, whatever the server's default. A client that has gone silent holds no lock for
 long."""
+
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # what it says of lost connections is expected
 
 _LOCK = "select pg_advisory_xact_lock(7811887)"
 """Two processes never create or change the tables at once."""
