@@ -24,6 +24,8 @@ from plait.journal.run_query import RunQuery
 from plait.journal.store import KeptRecord
 
 _GRADED = "from kept k where r.label <> '' and k.kind = 'result' and k.key = r.label and k.run = r.id"
+_WITH_GRADE = """r.id in (select run from kept where kind = 'result' and key = r.label
+  and data::json -> 'grade' ->> 'mark' = %(grade)s)"""
 RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, r.crc, r.rows, r.question, r.loop,
   r.parent, r.fork_at, r.session, r.root, t.claim, t.lease_until,
   coalesce(t.lease_until < clock_timestamp(), true) as is_over,
@@ -106,8 +108,8 @@ def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
         "session": ("r.session <> '' and r.session = %(session)s", query.session),
         "label": ("r.label <> '' and starts_with(r.label, %(label)s)", query.label),
         "user": ("r.for_user <> '' and r.for_user = %(user)s", query.user),
-        "grade": (f"%(grade)s = (select k.data::json -> 'grade' ->> 'mark' {_GRADED})", query.grade),
-        "model": ("%(model)s = any (r.models)", query.model),
+        "grade": (_WITH_GRADE, query.grade),
+        "model": ("r.models @> array[%(model)s::text]", query.model),
         "parent": ("r.parent <> '' and r.parent = %(parent)s", query.parent),
         # A child begins after its parent: no circles.
         "caller": ("r.caller <> '' and r.caller = %(caller)s and r.n > (select n from runs where id = %(caller)s)",

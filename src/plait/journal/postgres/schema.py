@@ -1,7 +1,8 @@
 """The tables of a journal in PostgreSQL, and the numbered steps from each version of them to the next.
 
 The columns mean what they mean in a file (`journal/sqlite/schema.py`). `words`, `models`, `tags`, `cost`, `is_tainted`
-and `has_doubts` repeat what the JSON of a run says, so that filters need not read it."""
+and `has_doubts` repeat what the JSON of a run says, so that filters need not read it. The JSON lies apart from the row,
+so that a filter without an index reads little."""
 
 from __future__ import annotations
 
@@ -23,15 +24,21 @@ create table runs (
     outcome text, totals text not null default '{}', cost double precision, is_tainted boolean not null default false,
     has_doubts boolean not null default false, crc bigint not null,
     owner text not null, root bigint, claim bigint not null default 1, lease_until timestamptz
-) with (fillfactor = 85);
+) with (fillfactor = 85, toast_tuple_target = 128);
+alter table runs alter column words set storage main, alter column tags set storage main,
+  alter column models set storage main;
+alter table runs alter column head set storage external;
 create index runs_of_session on runs (session, n) where session <> '';
 create index runs_of_label on runs (label) where label <> '';
 create index runs_of_caller on runs (caller) where caller <> '';
 create index runs_of_parent on runs (parent) where parent <> '';
 create index runs_of_user on runs (for_user, n) where for_user <> '';
 create index runs_of_agent on runs (agent, n) where agent <> '';
-create index runs_that_are_open on runs (n) where status not in ('answered', 'failed', 'stopped');
-create index runs_of_tags on runs using gin (tags);
+create index runs_that_are_open on runs (n) where outcome is null or has_doubts;
+create index runs_by_status on runs (status, n) where status <> 'answered';
+create index runs_that_are_tainted on runs (n) where is_tainted;
+create index runs_by_cost on runs (cost) where cost is not null;
+create index runs_of_tags_and_models on runs using gin (tags, models);
 create table events (
     run bigint not null, seq integer not null, at double precision not null, kind text not null, data text not null,
     base integer, head integer, tail integer, packed integer, body bytea, crc bigint not null, claim bigint not null,
