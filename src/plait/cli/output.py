@@ -160,3 +160,13 @@ def check_writable(name: str) -> Path:
     except OSError as why:
         raise ConfigError(f"{name} can't be written: {why.strerror}.", hint="Name another file.") from None
     return path
+
+
+def write_file(name: str, text: str) -> None:
+    """Write a file and say so on stderr. Raises `ConfigError`."""
+    path = check_writable(name)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
+    click.echo(f"Written: {path}", err=True)
