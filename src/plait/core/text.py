@@ -76,6 +76,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
+def count_shared(a: str | bytes, b: str | bytes) -> int:
+    """Return the length of the beginning that both texts have."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
 def format_count(number: int, word: str) -> str:
     """Return `1 step` or `2 steps`."""
     return f"{number:,} {word}" + ("" if number == 1 else "s")

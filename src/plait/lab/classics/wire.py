@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core import Reply, Usage
-from plait.core.text import clean
+from plait.core.text import clean, count_shared
 from plait.journal.entries import ModelAttempt
 from plait.journal.timeline import Timeline
 from plait.lab.classics import published
@@ -154,8 +154,7 @@ def _count_shared(old: str, new: str) -> int:
     """Count the letters that both texts begin with: all of the old text, or whole lines of it."""
     if new.startswith(old):
         return len(old)
-    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return new.rfind("\n", 0, same) + 1
+    return new.rfind("\n", 0, count_shared(old, new)) + 1
 
 
 def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
