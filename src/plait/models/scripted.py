@@ -28,6 +28,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
+from plait.models.wires.turns import chat_call
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
 from plait.user_files import read_file
 from plait.user_functions import call_plain
@@ -327,14 +328,8 @@ def _encode_body(reply: Reply, model: str) -> bytes:
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id or f"call_{i}",
-                "type": "function",
-                "function": {"name": call.tool, "arguments": _arguments(call)},
-            }
-            for i, call in enumerate(reply.calls)
-        ]
+        calls = enumerate(reply.calls)
+        message["tool_calls"] = [chat_call(call.id or f"call_{i}", call.tool, _arguments(call)) for i, call in calls]
     finish = {"calls": "tool_calls", "filter": "content_filter"}.get(reply.finish, reply.finish)
     if reply.calls and finish == "stop":
         finish = "tool_calls"
