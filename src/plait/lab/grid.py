@@ -157,7 +157,10 @@ class ReportTable(Struct, frozen=True):
     def text(self, width: int | None = WIDTH) -> str:
         """Render it for a terminal of some width; None: no limit."""
         table, left_out = render_grid(self._draw(), width, self._reasons)
-        notes = [*self.notes, *([_describe_left_out(left_out)] if left_out else [])]
+        notes = [*self.notes]
+        if left_out:
+            them = "it" if len(left_out) == 1 else "them"
+            notes.append(f"Left out for width: {', '.join(left_out)}; --markdown shows {them}.")
         title, *lines = [wrap_sentence(one_line(line), width) for line in (self.title, *notes)]
         return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
 
@@ -219,10 +222,6 @@ def fence_text(text: str) -> str:
     longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
-
-
-def _describe_left_out(heads: Sequence[str]) -> str:
-    return f"Left out for width: {', '.join(heads)}; --markdown shows {'it' if len(heads) == 1 else 'them'}."
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -102,7 +102,11 @@ async def run_again(
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
     that ended with an answer, without files, and are no later turns of a conversation.
     """
-    usable = [row for row in rows if is_usable(row)]
+    usable = [
+        row
+        for row in rows
+        if answer_of(row) is not None and not (row.head.history or row.head.given or row.head.files or row.head.caller)
+    ]
     if not usable:
         hint = "Name runs that ended with an answer, without files, and that are no later turns of a conversation."
         raise ConfigError("None of these runs can be asked again.", hint=hint)
@@ -118,7 +122,12 @@ async def run_again(
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
     if not effects:
         recorded = await read_recorded_results(usable, store)
-        agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
+        changed = {}
+        for name, agent in agents.items():
+            tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
+            hooks = (*agent.hooks, RecordedEffects(recorded))
+            changed[name] = agent.using(tools=tools, hooks=hooks, approve="never")  # nothing is done
+        agents = changed
     judge = load_grader(grader, journal=store.place)
     made = await acompare(suite, agents=agents, journal=store.place, engine=_Again({grader: judge}), **options)
     before = []
@@ -144,12 +153,6 @@ async def run_again(
         )
         for each in made.results
     ]
-
-
-def is_usable(row: RunRow) -> bool:
-    """Return whether the question of a run can be asked again alone, and the answer compared."""
-    head = row.head
-    return answer_of(row) is not None and not (head.history or head.given or head.files or head.caller)
 
 
 def answer_of(row: RunRow) -> Any:
@@ -247,12 +250,6 @@ class RecordedEffects(Guard[Any]):
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         return self._recorded.find(entry.effect)[0] if fresh and self.name in entry.decided else result
-
-
-def with_recorded_effects(agent: Agent[Any, Any], recorded: RecordedResults) -> Agent[Any, Any]:
-    """Return an agent that makes no call with effects. These get recorded results, so they need no approval."""
-    tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
-    return agent.using(tools=tools, hooks=(*agent.hooks, RecordedEffects(recorded)), approve="never")
 
 
 def _answer_from(tool: Tool, recorded: RecordedResults) -> Tool:

@@ -167,7 +167,9 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             return f"{said} It is hardly above what is asked: {more}."
         if self.more_tasks == 0:
             return said
-        return f"{said} About {_rough(self.more_tasks)} more would make it 95 % sure, if the share stays as it is."
+        unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is no more precise than two digits
+        more = f"{-(-self.more_tasks // unit) * unit:,}"
+        return f"{said} About {more} more would make it 95 % sure, if the share stays as it is."
 
 
 def recommend(
@@ -395,9 +397,3 @@ def run_command(row: MeasuredLoop) -> str:
 def _row_json(each: Candidate) -> dict[str, Any]:
     made = {**msgspec.to_builtins(each.row), "success": each.row.success, "sure": each.sure, "unmet": list(each.unmet)}
     return {**made, "unusable": each.unusable} if each.unusable else made
-
-
-def _rough(number: int) -> str:
-    """Round up to two digits: the estimate is no more precise."""
-    unit = 10 ** max(0, len(str(number)) - 2)
-    return f"{-(-number // unit) * unit:,}"
