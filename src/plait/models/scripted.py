@@ -100,7 +100,12 @@ class Scripted:
         self.spec = spec or f"scripted:{name}"
         self.endpoint = ""
         self.rate = rate
-        self.abilities = abilities or structs.replace(ABILITIES, tools=_holds_calls(self.scripts))
+        if abilities is None:  # a function may make native calls
+            given = [each for script in self.scripts.values() for each in ([script] if callable(script) else script)]
+            made = [each.reply if isinstance(each, ScriptedTurn) else each for each in given]
+            has_calls = any(each.calls if isinstance(each, Reply) else callable(each) for each in made)
+            abilities = structs.replace(ABILITIES, tools=has_calls)
+        self.abilities = abilities
         self.params = dict(params)
         self.context_tokens = context_tokens
         self.secrets: tuple[str, ...] = ()
@@ -276,13 +281,6 @@ class _State(msgspec.Struct):
     sent: int = 0
     failed: dict[bytes, int] = {}
     given: dict[str, int] = {}
-
-
-def _holds_calls(scripts: Mapping[str, Any]) -> bool:
-    """Return whether a script has native calls, or functions, which may make some."""
-    replies = [reply for each in scripts.values() for reply in ((each,) if callable(each) else each)]
-    made = [reply.reply if isinstance(reply, ScriptedTurn) else reply for reply in replies]
-    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in made)
 
 
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
