@@ -54,8 +54,8 @@ def model_attributes(model: Model) -> dict[str, Any]:
 def request_attributes(body: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return the options of a request, from its body and path on any wire."""
     # Gemini has them in an object of their own, in other letters.
-    config = body.get("generationConfig")
-    options = {**body, **{_with_underscores(key): value for key, value in (config or {}).items()}}
+    config = body.get("generationConfig") or {}
+    options = {**body, **{re.sub("([A-Z])", r"_\1", key).lower(): value for key, value in config.items()}}
     attributes: dict[str, Any] = {}
     for field, (name, kind) in _REQUEST_NUMBERS.items():
         value = options.get(field)
@@ -98,7 +98,3 @@ def _output_type(options: Mapping[str, Any]) -> str:
     if isinstance(shape, Mapping):
         return "json" if str(shape.get("type", "")).startswith("json") else "text"
     return "json" if options.get("response_mime_type") == "application/json" else ""
-
-
-def _with_underscores(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
