@@ -35,7 +35,7 @@ from plait.runtime.make_guards import make_guards
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import Spent, read_children_spent, spent_in, sum_record
+from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -120,7 +120,7 @@ async def _read_past(head: RunHead, rows: Sequence[Row], store: Store) -> Past:
             for each in timeline.children
             if not each.closed
         }
-        | await read_children_spent(store, head.run),
+        | {row.head.run: await read_spent(store, row) for row in await list_children(store, head.run)},
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
         lost=lost[-1].lost if lost else "",
