@@ -212,9 +212,14 @@ def render_exchanges(
             if not piece.goes_on or not full:
                 lines.append(f"[{clean(piece.role)}]" + " goes on" * piece.goes_on)
             lines += _mark_lines(NEW if piece.new else OLD, piece.text)
-        lines += ["", f"--- response {each.sent.number}{_response_status(each.answered)}"]
-        if each.answered is not None:
-            lines += _mark_lines(BACK, _response_text(each.answered))
+        seen, status = each.answered, " · none is on record"
+        if seen is not None:
+            status = f" · {str(seen.status) if seen.status else 'none came'} · {seen.seconds:.3f} s"
+        lines += ["", f"--- response {each.sent.number}{status}"]
+        if seen is not None:
+            error = f"error: {seen.error}" if seen.error else ""
+            thought = f"(reasoning) {seen.reasoning}" if seen.reasoning else ""
+            lines += _mark_lines(BACK, "\n".join(filter(None, (error, thought, seen.text, *seen.calls))))
     return wrap_lines("\n".join(lines), width)
 
 
@@ -248,19 +253,6 @@ def _describe_before(sent: SentRequest) -> str:
     parts = [f"{sent.messages_before:,} message{'s' * (sent.messages_before != 1)}"] if sent.messages_before else []
     parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
     return f"{' and '.join(parts)} as before, {sent.letters_before:,} characters"
-
-
-def _response_status(answered: ReceivedResponse | None) -> str:
-    if answered is None:
-        return " · none is on record"
-    status = str(answered.status) if answered.status else "none came"
-    return f" · {status} · {answered.seconds:.3f} s"
-
-
-def _response_text(answered: ReceivedResponse) -> str:
-    error = f"error: {answered.error}" if answered.error else ""
-    thought = f"(reasoning) {answered.reasoning}" if answered.reasoning else ""
-    return "\n".join(filter(None, (error, thought, answered.text, *answered.calls)))
 
 
 def _mark_lines(mark: str, text: str) -> list[str]:

@@ -201,7 +201,8 @@ def recommend(
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
         there = ", ".join(dict.fromkeys(f"{row.loop} with {row.who}" for row in rows))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
-    candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
+    candidates = [_compare_row(row, wanted) for row in chosen_rows]
+    candidates.sort(key=lambda each: (_price(each.row), each.row.tokens, each.row.seconds))
     meeting = [each for each in candidates if not each.unmet]
     chosen = meeting[0] if meeting else None
     before = candidates[: candidates.index(chosen)] if chosen is not None else []
@@ -245,9 +246,8 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(unmet), unusable)
 
 
-def _price(candidate: Candidate) -> tuple[float, float, float]:
-    row = candidate.row
-    return (math.inf if row.cost_usd is None else row.cost_usd, row.tokens, row.seconds)
+def _price(row: MeasuredLoop) -> float:
+    return math.inf if row.cost_usd is None else row.cost_usd
 
 
 def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Candidate]:
@@ -265,8 +265,7 @@ def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Cand
 
 def _distance(row: MeasuredLoop, part: str) -> float:
     """Return a figure that is smaller, the nearer a row is to that requirement."""
-    price = math.inf if row.cost_usd is None else row.cost_usd
-    return {"success": -row.success, "usd": price, "seconds": row.seconds, "tokens": row.tokens}[part]
+    return {"success": -row.success, "usd": _price(row), "seconds": row.seconds, "tokens": row.tokens}[part]
 
 
 def _has_models(row: MeasuredLoop, only: Mapping[str, str]) -> bool:
