@@ -97,7 +97,13 @@ def plan(
         raise click.UsageError("The question is missing: say what to do, or give --of RUN.")
     flags["approve"] = "never"
     if file is None and evidence is None:
-        _make_and_print_plan(text, printer, flags)
+        planner = make_planner(flags)
+        view = view_for(sys.stderr, quiet=quiet)
+        done = perform_run(lambda on_event, _: planner.aplan(text, on_event=on_event), view, may_ask=False)
+        if not isinstance(done, Planned):
+            words = options.journal_words(flags["journal"], flags["agent"])
+            exit_with_run(done, as_object=as_object, quiet=quiet, journal=words)
+        printer.print_and_exit(done.plan, done.expected, done.run)
     agent = make_agent_with_plan(file, evidence, flags)
     given = agent.loop.plan  # type: ignore[union-attr]
     printer.print_and_exit(given, agent.estimate(text, given))
@@ -139,16 +145,6 @@ class _PlanPrinter:
         except OSError as why:  # the plan may have cost money, so say where it is stored
             hint = f"The plan is recorded: plait plan --of {run.id}" if run is not None else ""
             raise PlaitError(f"{path} can't be written: {why.strerror}.", hint=hint) from why
-
-
-def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    agent = make_planner(flags)
-    view = view_for(sys.stderr, quiet=printer.quiet)
-    done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)
-    if not isinstance(done, Planned):
-        words = options.journal_words(flags["journal"], flags["agent"])
-        exit_with_run(done, as_object=printer.as_object, quiet=printer.quiet, journal=words)
-    printer.print_and_exit(done.plan, done.expected, done.run)
 
 
 def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:

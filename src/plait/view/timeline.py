@@ -147,8 +147,12 @@ class ViewerTimeline:
                 self._add_item(moment.at, call.step, f"c{call.key}", "call", fields)
             case "began", ToolCall() as call:
                 self._change(f"c{call.key}", {"state": "running", "input": self._input_of(call)})
-            case "ended", ToolCall() as call:
-                self._show_observation(call)
+            case "ended", ToolCall(observation=seen) as call if seen is not None:
+                shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+                if seen.note:
+                    shown["note"] = self._cut(seen.note)
+                self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
+                self._sum(call.step, seconds=seen.seconds)
             case _, CodeTurn() as code:
                 result = self._describe_result(code.ran)
                 if code.code is not None:
@@ -256,16 +260,6 @@ class ViewerTimeline:
         """Return the input of a call as the model gave it."""
         given = call.planned.input
         return self._cut("" if given is None else given if isinstance(given, str) else format_input(given))
-
-    def _show_observation(self, call: ToolCall) -> None:
-        seen = call.observation
-        if seen is None:
-            return
-        shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
-        if seen.note:
-            shown["note"] = self._cut(seen.note)
-        self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
-        self._sum(call.step, seconds=seen.seconds)
 
     def _describe_result(self, ran: Ran) -> ItemFields:
         result: ItemFields = {"seconds": ran.seconds, "lost": ran.lost}

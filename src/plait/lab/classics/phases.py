@@ -60,7 +60,7 @@ def _make_columns(
     column = partial(make_column, rows)
     columns = [
         column("row", show_value("row"), left=True),
-        *(column(phase, partial(_show_model, phase), left=True) for phase in PHASES),
+        *(column(phase, partial(lambda phase, row: str(row["models"][phase]), phase), left=True) for phase in PHASES),
         column("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
         column("USD", show_value("usd", ".5f")),
         column("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
@@ -144,10 +144,6 @@ def _published_row(row: published.PublishedRow) -> dict[str, Any]:
 def _mean_nanos(row: dict[str, Any]) -> Fraction | None:
     usd = row["usd_in_all"]
     return None if usd is None else Fraction(round(usd * NANO), row["runs"] or 1)
-
-
-def _show_model(phase: str, row: dict[str, Any]) -> str:
-    return str(row["models"][phase])
 
 
 def _show_right(row: dict[str, Any]) -> str:

@@ -98,8 +98,14 @@ def _read_request(
         told = None
     if not isinstance(told, dict):
         told = {"prompt": attempt.request.decode(errors="backslashreplace")}
-    texts = _message_texts(told)
-    nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
+    texts = [(PROMPT, str(told.get("prompt", "")))]
+    if "messages" in told:
+        texts = [(str(message.get("role", "")), _message_text(message)) for message in told["messages"]]
+
+    def count_old_letters(old: Sequence[tuple[str, str]]) -> int:
+        return sum(len(piece.text) + 1 for piece in _split_messages(texts, old) if not piece.new)
+
+    nearest = max(before, key=count_old_letters, default=[])
     stop = told.get("stop") or ()
     pieces = tuple(_split_messages(texts, nearest))
     old = [piece for piece in pieces if not piece.new]
@@ -120,14 +126,8 @@ def _read_request(
     return sent, texts
 
 
-def _message_texts(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return role and text of each message; native calls are lines of the text."""
-    if "messages" not in body:
-        return [(PROMPT, str(body.get("prompt", "")))]
-    return [(str(message.get("role", "")), _message_text(message)) for message in body["messages"]]
-
-
 def _message_text(message: dict[str, Any]) -> str:
+    """Return the text of a message; native calls are lines of it."""
     content = message.get("content")
     text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
     functions = [call.get("function", {}) for call in message.get("tool_calls") or ()]
@@ -155,10 +155,6 @@ def _count_shared(old: str, new: str) -> int:
     if new.startswith(old):
         return len(old)
     return new.rfind("\n", 0, count_shared(old, new)) + 1
-
-
-def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
-    return sum(len(piece.text) + 1 for piece in _split_messages(texts, before) if not piece.new)
 
 
 def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedResponse | None:

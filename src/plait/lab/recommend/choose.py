@@ -270,10 +270,8 @@ def _distance(row: MeasuredLoop, part: str) -> float:
 
 def _has_models(row: MeasuredLoop, only: Mapping[str, str]) -> bool:
     """Return whether a row has every named phase, each with the wanted model."""
-    usual = only.get("")
-    if any(phase and phase not in row.models for phase in only):
-        return False
-    return all(only.get(phase, usual) in (None, model) for phase, model in row.models.items())
+    fits = all(only.get(phase, only.get("")) in (None, model) for phase, model in row.models.items())
+    return fits and only.keys() <= {"", *row.models}
 
 
 def _number(value: object) -> bool:

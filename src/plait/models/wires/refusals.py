@@ -111,7 +111,8 @@ def failure(
     """Return the error for an answer of `status` with `body`, with `response` set on it. `asked` is the request's body:
     an ability can only be missing if the request used it."""
     error = error_of(body)
-    made = _classify(_Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {}))
+    refusal = _Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {})
+    made = next(filter(None, (read(refusal) for read in _RULES)), None) or _as_bad_request(refusal)
     made.response = response
     return made
 
@@ -327,10 +328,7 @@ _RULES = (
 """The meanings of a refusal, in the order in which they are tried."""
 
 
-def _classify(refusal: _Refusal) -> ModelError:
-    for read in _RULES:
-        if (made := read(refusal)) is not None:
-            return made
+def _as_bad_request(refusal: _Refusal) -> ModelError:
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
     field = next(named_paths(refusal.error), "")
     named = f" It names the field {refusal.target.clean(field)}." if field and field not in refusal.said else ""

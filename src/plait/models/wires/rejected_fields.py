@@ -94,7 +94,8 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
     ability = min(_mentions(said, sent), default=(False, 0, ""))[2] if by_path is None else by_path
     if ability in OMITTABLE:
         return ability if refuses or status in (400, 422) else ""
-    if ability in ("", "tools") and status in (400, 422) and _has_strict_tool(sent):
+    tools = ({**tool, **tool.get("function", {})} for tool in sent.get("tools") or () if isinstance(tool, dict))
+    if ability in ("", "tools") and status in (400, 422) and any(tool.get("strict") is True for tool in tools):
         is_inside = any(re.match(r"(?:body\.)?tools?[.\[]", path) for path in named_paths(error))
         if is_inside or re.search(rf"{_ONE_TOOL}|\bstrict\b", said):  # the schema of one tool, or `strict`
             return "strict"
@@ -102,11 +103,6 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
         return ""
     is_renamed = ability == "max_tokens" and _RENAMED.search(said)
     return ability if refuses or is_renamed or (ability == "schema" and by_path) else ""
-
-
-def _has_strict_tool(sent: Mapping[str, Any]) -> bool:
-    tools = [tool for tool in sent.get("tools") or () if isinstance(tool, dict)]
-    return any({**tool, **tool.get("function", {})}.get("strict") is True for tool in tools)
 
 
 def fields_of(body: Any) -> dict[str, Any]:
