@@ -24,7 +24,7 @@ from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, merge_in_order
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, make_columns, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
@@ -136,10 +136,7 @@ def costs(
         print_json(objects)
         return
     heads, rows = cost_table(costed, mean=mean, tokens=tokens)
-    columns = [
-        TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
-        for i, head in enumerate(heads)
-    ]
+    columns = make_columns(heads, rows)
     if paid:
         words = (
             f"{after:,}{'' if as_csv else ' runs'}" if isinstance(after, int) else after or ABSENT for after in paid

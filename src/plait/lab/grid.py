@@ -60,6 +60,14 @@ def make_column(
     return TableColumn(head, tuple(map(cell, rows)), leave, left, **more)
 
 
+def make_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[TableColumn]:
+    """Return columns of cells. A head that starts with ">" aligns its column to the right."""
+    return [
+        TableColumn(head.removeprefix(">"), tuple(row[at] for row in rows), left=not head.startswith(">"))
+        for at, head in enumerate(heads)
+    ]
+
+
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
     """Merge rows into one list without repetition; a new item follows the item that it follows in its own row."""
     found: list[T] = []
@@ -93,7 +101,7 @@ def render_grid(
     lines = []
     for number, row in enumerate(zip(*((column.head, *column.cells) for column in shown), strict=True)):
         reason = (reasons or {}).get(number - 1)
-        pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        pieces = [[cell] if width is None else _wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         if reason is not None:
             pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
