@@ -77,8 +77,15 @@ def sentence(text: str) -> str:
 
 
 def count_shared(a: str | bytes, b: str | bytes) -> int:
-    """Return the length of the beginning that both texts have."""
-    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    """Return the length of the beginning that both texts have. It halves: slices compare faster than letters."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def format_count(number: int, word: str) -> str:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from plait.core.text import count_shared
 from plait.journal.entries import ModelAttempt, ModelCall
 from plait.journal.records import Row, RunHead
 from plait.journal.timeline import Timeline
@@ -132,24 +133,12 @@ def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before
 def _shared_ends(before: str, after: str) -> tuple[int, int]:
     """Return how many characters the two share at the start and, of the rest, at the end."""
     shorter = min(len(before), len(after))
-    head = _shared_start(before, after, shorter)
-    tail = _shared_start(before[head:][::-1], after[head:][::-1], shorter - head)
+    head = count_shared(before, after)
+    tail = count_shared(before[head:][::-1], after[head:][::-1])
     if head + tail < shorter:  # something was replaced: whole words make a readable mark
         head -= len(_WORD_BEFORE.search(before[max(0, head - 40) : head])[0])  # type: ignore[index]
         tail -= len(_WORD_AFTER.match(before[len(before) - tail :][:40])[0])  # type: ignore[index]
     return head, tail
-
-
-def _shared_start(one: str, two: str, max_length: int) -> int:
-    """Return how many characters both begin with. It halves, because Python compares slices faster than letters."""
-    low, high = 0, max_length
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == two[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _compare_words(old: str, new: str) -> list[ChangeMark]:
