@@ -76,8 +76,8 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def count_shared(a: str | bytes, b: str | bytes) -> int:
-    """Return the length of the beginning that both texts have. It halves: slices compare faster than letters."""
+def count_shared(a: Sequence[object], b: Sequence[object]) -> int:
+    """Return the length of the beginning that two texts, or two lists, share. Slices compare faster than items."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -105,10 +105,10 @@ def render_grid(
         if reason is not None:
             pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
-            cells = [
-                pad(part, wide, right=not column.left and reason is None)
-                for part, wide, column in zip(parts, widths, shown, strict=False)
-            ]
+            cells = []
+            for part, wide, column in zip(parts, widths, shown, strict=False):
+                space = " " * (wide - cell_len(part))
+                cells.append(part + space if column.left or reason is not None else space + part)
             lines.append("  ".join(cells).rstrip())
     return "\n".join(lines), left_out
 
@@ -230,12 +230,6 @@ def fence_text(text: str) -> str:
     longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a text with spaces up to a number of columns; `right` aligns it to the right."""
-    space = " " * (width - cell_len(text))
-    return space + text if right else text + space
 
 
 def _wide(widths: Sequence[int]) -> int:

@@ -136,25 +136,18 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]) -> Iterable[MessagePart]:
-    pairs = zip(before, texts, strict=False)
-    whole = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
+    whole = count_shared(before, texts)
     for at, (role, text) in enumerate(texts):
         if at < whole:
             yield MessagePart(role, text, new=False)
             continue
         old = 0
         if at == whole and at < len(before) and before[at][0] == role:
-            old = _count_shared(before[at][1], text)
+            earlier = before[at][1]  # all of it is shared, or whole lines
+            old = len(earlier) if text.startswith(earlier) else text.rfind("\n", 0, count_shared(earlier, text)) + 1
         if old:
             yield MessagePart(role, text[:old], new=False)
         yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
-
-
-def _count_shared(old: str, new: str) -> int:
-    """Count the letters that both texts begin with: all of the old text, or whole lines of it."""
-    if new.startswith(old):
-        return len(old)
-    return new.rfind("\n", 0, count_shared(old, new)) + 1
 
 
 def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedResponse | None:

@@ -308,20 +308,16 @@ def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> 
     found: dict[int, tuple[str, str]] = {}
     for i, choice in labels.items():
         for words, (place, (side, up)) in product(choice, LABEL_PLACES.items()):
-            room = _box(spots[i], side, up, len(words))
-            left, right, low, high = room
+            x, y = spots[i]
+            left, right = sorted((x + side * _ASIDE, x + side * (_ASIDE + _LETTER * len(words))))
+            low = y + up * _ABOVE - _LINE / 2
+            high = low + _LINE
             if (
                 left >= 0
                 and right <= 1
                 and not any(left < b and a < right and low < d and c < high for a, b, c, d in taken)
             ):
                 found[i] = place, words
-                taken.append(room)
+                taken.append((left, right, low, high))
                 break
     return found
-
-
-def _box(spot: Spot, side: int, up: int, letters: int) -> Box:
-    near, far = spot[0] + side * _ASIDE, spot[0] + side * (_ASIDE + _LETTER * letters)
-    bottom = spot[1] + up * _ABOVE - _LINE / 2
-    return min(near, far), max(near, far), bottom, bottom + _LINE
