@@ -91,7 +91,12 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
     source = installation_source()
     yield Finding("plait", "version", "ok", f"{__version__}, installed {SOURCES[source.kind].format(source.place)}")
     yield Finding("plait", "python", "ok", f"{platform.python_version()}, {sys.executable}")
-    yield from _examine_extras()
+    for extra in list_extras():
+        if extra.missing:
+            detail = f"missing: {', '.join(extra.missing)}"
+            yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
+        else:
+            yield Finding("extra", extra.name, "ok", "installed")
     config, findings = _examine_config()
     yield from findings
     yield from _examine_keys(config)
@@ -100,15 +105,6 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
     yield from _examine_endpoints(config)
     yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
     yield from _examine_sandbox(config.run.get("sandbox", AUTO))
-
-
-def _examine_extras() -> Iterator[Finding]:
-    for extra in list_extras():
-        if extra.missing:
-            detail = f"missing: {', '.join(extra.missing)}"
-            yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
-        else:
-            yield Finding("extra", extra.name, "ok", "installed")
 
 
 def _examine_config() -> tuple[config_files.Config, list[Finding]]:

@@ -353,8 +353,11 @@ def find_faults(
     found so far, by the identity of value and schema: alternatives that refer to each other would multiply the work.
     """
     known = {} if known is None else known
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = _follow_references(schema, root)
+    for _ in range(MAX_REFERENCES):
+        referred = resolve_reference(schema["$ref"], root) if isinstance(schema, dict) and "$ref" in schema else None
+        if not isinstance(referred, dict):
+            break
+        schema = referred
     key = (id(value), id(schema))
     if key not in known:
         known[key] = []  # a reference that leads back here
@@ -366,15 +369,6 @@ def find_faults(
         else:
             known[key] = [((), f"must be {words_of(schema, root)}, not {show_value(value)}")]
     return known[key]
-
-
-def _follow_references(schema: Schema, root: Schema) -> Schema:
-    for _ in range(MAX_REFERENCES):
-        found = resolve_reference(schema.get("$ref"), root)
-        if not isinstance(found, dict):
-            break
-        schema = found
-    return schema
 
 
 def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], list[Fault]]) -> list[Fault]:
