@@ -144,7 +144,8 @@ def ask_for_answer(
     none for the rest of a reply that was cut. The runtime ends the run after too many answers.
     """
     options: dict[str, Any] = {"is_answer": partial(is_typed_answer, context), "max_tokens": max_tokens}
-    options["schema"] = context.output.reply_schema if context.output is not None else None
+    spec = context.output
+    options["schema"] = spec.request_schema if spec is not None and spec.method != "prompt" else None
     options |= {"enough": bool} if concluding else {}
 
     def ask_for_text(bad: BadReply | None) -> Effects[Reply]:

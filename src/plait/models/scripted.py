@@ -28,6 +28,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
+from plait.models.wires.turns import chat_call
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
 from plait.user_files import read_file
 from plait.user_functions import call_plain
@@ -99,7 +100,12 @@ class Scripted:
         self.spec = spec or f"scripted:{name}"
         self.endpoint = ""
         self.rate = rate
-        self.abilities = abilities or structs.replace(ABILITIES, tools=_holds_calls(self.scripts))
+        if abilities is None:  # a function may make native calls
+            given = [each for script in self.scripts.values() for each in ([script] if callable(script) else script)]
+            made = [each.reply if isinstance(each, ScriptedTurn) else each for each in given]
+            has_calls = any(each.calls if isinstance(each, Reply) else callable(each) for each in made)
+            abilities = structs.replace(ABILITIES, tools=has_calls)
+        self.abilities = abilities
         self.params = dict(params)
         self.context_tokens = context_tokens
         self.secrets: tuple[str, ...] = ()
@@ -277,13 +283,6 @@ class _State(msgspec.Struct):
     given: dict[str, int] = {}
 
 
-def _holds_calls(scripts: Mapping[str, Any]) -> bool:
-    """Return whether a script has native calls, or functions, which may make some."""
-    replies = [reply for each in scripts.values() for reply in ((each,) if callable(each) else each)]
-    made = [reply.reply if isinstance(reply, ScriptedTurn) else reply for reply in replies]
-    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in made)
-
-
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
     """Return how many of the replies were given: the place after the last one in the conversation.
 
@@ -327,14 +326,8 @@ def _encode_body(reply: Reply, model: str) -> bytes:
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id or f"call_{i}",
-                "type": "function",
-                "function": {"name": call.tool, "arguments": _arguments(call)},
-            }
-            for i, call in enumerate(reply.calls)
-        ]
+        calls = enumerate(reply.calls)
+        message["tool_calls"] = [chat_call(call.id or f"call_{i}", call.tool, _arguments(call)) for i, call in calls]
     finish = {"calls": "tool_calls", "filter": "content_filter"}.get(reply.finish, reply.finish)
     if reply.calls and finish == "stop":
         finish = "tool_calls"

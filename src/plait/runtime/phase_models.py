@@ -18,7 +18,6 @@ from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.settings import ModelSettings, choose_settings, takes_settings
-from plait.models.special_tokens import special_tokens_of
 
 
 class Phases:
@@ -30,10 +29,13 @@ class Phases:
 
     def __init__(self, models: Mapping[str, Model], loop: Loop | None = None) -> None:
         """`loop` writes the calls and answers of scripted models as text."""
-        self._models: dict[str, tuple[Model, ...]] = {
-            phase: members_of(model) if loop is None else tuple(_fit_to_loop(each, loop) for each in members_of(model))
-            for phase, model in models.items()
-        }
+        self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
+        if loop is not None:
+            write = partial(write_reply, loop)
+            for phase, members in self._models.items():  # by its own class: a model that wraps a scripted one stays
+                fits = [getattr(type(each), "for_loop", None) for each in members]
+                made = [fit(each, write) if fit else each for fit, each in zip(fits, members, strict=True)]
+                self._models[phase] = tuple(made)
         self._left: set[str] = set()
         self._now: dict[str, Model] = {}
         """The model of each phase, until one is left or loses an ability."""
@@ -102,11 +104,6 @@ class Phases:
         return join_models(self._members(phase)).spec
 
 
-def _fit_to_loop(model: Model, loop: Loop) -> Model:
-    fit = getattr(type(model), "for_loop", None)  # of its own class: a model that wraps a scripted one stays
-    return model if fit is None else cast(Model, fit(model, partial(write_reply, loop)))
-
-
 def models_of_run(
     models: Mapping[str, Model], head: RunHead | None, *, asks_for_tools: bool, replay: bool = False
 ) -> dict[str, Model]:
@@ -165,7 +162,7 @@ def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[s
     for phase, model in models.items():
         said = head.models.get(phase, {}) if head is not None else {}
         recorded = said.get("spec") == model.spec
-        found.update(said.get("special_tokens", ()) if recorded else special_tokens_of(model))
+        found.update(said.get("special_tokens", ()) if recorded else getattr(model, "special_tokens", ()))
     return tuple(sorted(found))
 
 

@@ -127,13 +127,6 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
     return NO_TEXT if files and not text.strip() else text, AttachedFiles(tuple(files), contents)
 
 
-def identify_question(given: UserQuestion) -> str:
-    """Return the text of a question with the digests of its files: the same for equal questions. Raises `ConfigError`
-    for an invalid part."""
-    text, files = split_question(given)
-    return "\0".join((text, *(each.digest for each in files.attachments)))
-
-
 async def restore_files(head: RunHead, store: Store) -> AttachedFiles:
     """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
     return AttachedFiles(head.attachments, await store.read_contents(head.files))
