@@ -4,7 +4,7 @@ Only `ask_until_read` asks again. At temperature 0 a model gives the same reply 
 differs from the ones before it. The first repair shows the bad reply and what is wrong with it. If a reply comes again,
 the next request does not show it, says so, and raises the temperature. The third such request, or the last one, also
 changes the format, if the loop has another one. When a reply can be used, bad replies and complaints leave the prompt;
-the record keeps them.
+the record keeps them. Answers that were rejected stay in it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import convert, structs
 
-from plait.core import Loop, Think
+from plait.core import Loop, Task, Think
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
@@ -27,15 +27,8 @@ class Phases:
     be used stays left for the rest of the run, in all phases.
     """
 
-    def __init__(self, models: Mapping[str, Model], loop: Loop | None = None) -> None:
-        """`loop` writes the calls and answers of scripted models as text."""
+    def __init__(self, models: Mapping[str, Model]) -> None:
         self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
-        if loop is not None:
-            write = partial(write_reply, loop)
-            for phase, members in self._models.items():  # by its own class: a model that wraps a scripted one stays
-                fits = [getattr(type(each), "for_loop", None) for each in members]
-                made = [fit(each, write) if fit else each for fit, each in zip(fits, members, strict=True)]
-                self._models[phase] = tuple(made)
         self._left: set[str] = set()
         self._now: dict[str, Model] = {}
         """The model of each phase, until one is left or loses an ability."""
@@ -58,6 +51,15 @@ class Phases:
         """Return what a phase asks if this model of it cannot be used; None if there is nothing else."""
         left = {*self._left, model.spec}
         return next((each for each in self._members(phase) if each.spec not in left), None)
+
+    def fit_to_run(self, loop: Loop, task: Task) -> None:
+        """Tell scripted models how the loop writes calls and answers, and what was said before the run."""
+        said = [text for turn in task.history for text in (turn.question, turn.answer)]
+        fitting = partial(write_reply, loop), (*said, task.question) if said else ()
+        for phase, members in self._models.items():
+            fits = [(each, getattr(type(each), "for_run", None)) for each in members]  # a model that wraps one stays
+            self._models[phase] = tuple(each if fit is None else fit(each, *fitting) for each, fit in fits)
+        self._now.clear()
 
     def leave(self, spec: str) -> None:
         """Ask this model no more in this run, where a phase has another one."""

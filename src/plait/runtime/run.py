@@ -201,10 +201,10 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         found = []
         for each in self.timeline.tool_calls:
             if tool in ("", each.call.tool):
-                seen, made = each.seen or Observation(""), each.observation
+                seen = each.seen or Observation("")
                 result = seen.text if seen.value is None else seen.value
-                status = seen.trouble or ("ok" if made is not None else "open")
-                found.append(CallOfRun(each.call.tool, each.call.input, result, status, seen.text, each.step, self.id))
+                call = each.call
+                found.append(CallOfRun(call.tool, call.input, result, each.status, seen.text, each.step, self.id))
         for child in self.children if children else ():
             found += child.calls_of(tool, children=True)
         return tuple(found)
