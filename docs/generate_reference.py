@@ -68,7 +68,7 @@ OPTION_CLASSES: dict[str, type] = {"Agent": library.Agent, "Limits": Limits, "Hi
 
 
 def python_page() -> str:
-    """The page of the public names: what each is called with, and the first line of its docstring."""
+    """The page of the public names: what each is called with, and the summary in its docstring."""
     parts = [PYTHON_HEAD]
     for name in sorted(library.__all__, key=str.lower):
         parts.append(f"\n## `plait.{name}`\n\n{describe(getattr(library, name), name)}")
@@ -79,9 +79,9 @@ def describe(value: object, name: str) -> str:
     """A public name in Markdown, with the public members of a class."""
     if not callable(value):
         kind = "module" if inspect.ismodule(value) else type(value).__name__
-        return f"{first_line(value) if kind == 'module' else f'A {kind}.'}\n"
+        return f"{summary(value) if kind == 'module' else f'A {kind}.'}\n"
     shown = "" if signature(value) == "()" or name in OPTION_CLASSES else f"`{name}{signature(value)}`\n\n"
-    text = f"{shown}{first_line(value)}\n"
+    text = f"{shown}{summary(value)}\n"
     if name in OPTION_CLASSES:
         text = f"{text.rstrip()} [Its fields](reference-options.md#plait{name.lower()}).\n"
     if not isinstance(value, type):
@@ -90,7 +90,7 @@ def describe(value: object, name: str) -> str:
     for key, member in sorted(members(value).items()):
         function = getattr(member, "__func__", member)
         shown = f"{key}{arguments(function)}" if inspect.isfunction(function) else key
-        rows.append(f"- `{shown}`: {first_line(member)}\n")
+        rows.append(f"- `{shown}`: {summary(member)}\n")
     return f"{text}\n{''.join(rows)}" if rows else text
 
 
@@ -123,7 +123,7 @@ def is_documented(key: str, value: object) -> bool:
     """A method or property with a docstring, not a field."""
     function = getattr(value, "__func__", value)
     is_member = isinstance(function, FunctionType | property | cached_property)
-    return not key.startswith("_") and is_member and bool(first_line(value))
+    return not key.startswith("_") and is_member and bool(summary(value))
 
 
 class Text(str):
@@ -171,9 +171,15 @@ def shorten(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter
 
 
-def first_line(value: object) -> str:
-    """The first sentence or line of its docstring."""
-    return (inspect.getdoc(value) or "").partition("\n")[0]
+def summary(value: object) -> str:
+    """The first sentence of its docstring, and the others that end on the docstring's first line."""
+    text = inspect.getdoc(value) or ""
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`])", " ".join(text.partition("\n\n")[0].split()))
+    found, *others = sentences
+    for each in others:
+        if len(found) + len(each) < len(text.partition("\n")[0]):
+            found = f"{found} {each}"
+    return found
 
 
 def escape(text: str) -> str:

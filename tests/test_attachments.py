@@ -251,6 +251,9 @@ def test_a_file_that_cannot_be_attached_says_why(tmp_path: Path) -> None:
         plait.attach(tmp_path / "nowhere.png")
     with pytest.raises(ConfigError, match=r"can't be attached: Is a directory"):
         plait.attach(tmp_path)
+    with pytest.raises(ConfigError, match="can't be attached") as wrong:
+        plait.attach("Dear Ada, " * 900)
+    assert "plait.attach(text.encode()" in str(wrong.value.hint) and len(str(wrong.value)) < 400
     with pytest.raises(ConfigError, match="no model accepts such a file"):
         plait.attach(b"\x00\x01\x02", "program")
     with pytest.raises(ConfigError, match="is empty"):

@@ -123,6 +123,13 @@ def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> No
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run: make docs"
 
 
+def test_every_line_of_the_names_is_whole_sentences() -> None:
+    page = (ROOT / "docs" / "reference-python.md").read_text().partition("\n## ")[2]
+    lines = [line for line in page.splitlines() if line and line[0] != "#" and not line.startswith("`")]
+    assert len(lines) > 150
+    assert [line for line in lines if not line.endswith((".", "?", "!", ")"))] == []
+
+
 LINK = re.compile(r"\[([^]]+)\]\(#[^)]+\)(?:, without their defaults)?(?:, (but not|only) ((?:`\S+`(?:, )?)+))?")
 """A shared section that a section of the reference names: its title, and the options that the command lacks or has."""
 

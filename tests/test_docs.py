@@ -249,6 +249,19 @@ def test_the_example_configuration_has_everything_and_is_taken() -> None:
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
 
 
+def test_a_command_names_the_question_that_was_printed_last() -> None:
+    ids, named = re.compile(r"--question ([a-z2-7]{8})\b"), 0
+    for page in PAGES:
+        printed = ""
+        for line in page.read_text().splitlines():
+            if not line.startswith("$ "):
+                printed = next(reversed(ids.findall(line)), printed)
+            elif found := ids.findall(line):
+                assert found == [printed], f"{page.name}: {line}"
+                named += 1
+    assert named >= 6
+
+
 def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network() -> None:
     picture = ElementTree.parse(DOCS / "images" / "run.svg")
     drawn = " ".join("".join(picture.getroot().itertext()).replace("\xa0", " ").split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
 import plait
 from cli_support import run_in_process
 from loop_scripts import LOOPS, SCRIPTS, reply_of
+from plait.core import Call
 from plait.core.errors import RateLimited
 from plait.core.messages import Exchange
 from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
-from plait.testing.recorded_run import write_test
+from plait.testing.recorded_run import _write_value, write_test
 
 WORDS = 'He said "it\'s\\ fine" \'\'\' """ {x} – 東京 😀 \u202e %s \\N'
 
@@ -50,7 +53,15 @@ def check(*files: Path) -> None:
     for config in (["--isolated"], ["--config", str(root / "pyproject.toml")]):
         said = subprocess.run(["ruff", "check", "--no-cache", *config, *names], capture_output=True, text=True, env=ENV)
         assert said.returncode == 0, said.stdout
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *names]
+    said = subprocess.run(
+        ["ruff", "format", "--diff", "--no-cache", "--isolated", *names], capture_output=True, text=True, env=ENV
+    )
+    assert said.returncode == 0, said.stdout
+    run_pytest(*files)
+
+
+def run_pytest(*files: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *map(str, files)]
     said = subprocess.run(command, capture_output=True, text=True, env=ENV, cwd=files[0].parent)
     assert said.returncode == 0 and f"{len(files)} passed" in said.stdout, said.stdout
 
@@ -142,12 +153,78 @@ def test_a_changed_answer_or_call_fails_the_test(tmp_path: Path) -> None:
     text = file.read_text()
     for old, new in (
         ('"answered", "done"', '"answered", "gone"'),
-        ('CALLS = [("send", {"text": "one"', 'CALLS = [("send", {"text": "two"'),
+        ('CALLS = [("send", {"text": "one"}, "ok")', 'CALLS = [("send", {"text": "two"}, "ok")'),
+        ('CALLS = [("send", {"text": "one"}, "ok")', 'CALLS = [("send", {"text": "one"}, "raised")'),
     ):
         assert old in text
         file.write_text(text.replace(old, new))
         with pytest.raises(AssertionError):
-            check(file)
+            run_pytest(file)
+
+
+def test_the_own_agent_fails_the_test_if_its_tool_fails_now(tmp_path: Path) -> None:
+    script = [{"calls": [{"name": "send", "input": {"text": "one"}}]}, {"answer": "done"}]
+    file = export(plait.Agent("react", model=plait.Scripted(script), tools=[send]).run("x"), tmp_path)
+    own = """import plait
+@plait.tool
+def send(text: str) -> str:
+    {}
+agent = plait.Agent("react", tools=[send])
+"""
+    text = file.read_text()
+    assert "agent.using(tools=[" in text
+    old = "agent = recorded_agent(RECORD)"
+    (tmp_path / "own.py").write_text(own.format("return 'Fine.'"))
+    file.write_text(text.replace(old, "from own import agent").replace("from plait.testing.recorded_run import", "#"))
+    run_pytest(file)
+    (tmp_path / "own.py").write_text(own.format("raise plait.ToolError('The line is down.')"))
+    with pytest.raises(AssertionError, match=r"'send', \{'text': 'one'\}, 'raised'"):
+        run_pytest(file)
+
+
+class Withhold(plait.Hook[Any]):
+    """Refuses a call, and the result of another one."""
+
+    def before_tool(self, context: plait.Context[Any], call: Call) -> plait.Refuse | None:
+        return plait.Refuse("No.") if call.input.get("text") == "never" else None
+
+    def after_tool(self, context: plait.Context[Any], call: Call, result: Any) -> plait.Refuse | None:
+        return plait.Refuse("Secret.") if call.input.get("text") == "secret" else None
+
+
+def test_every_status_of_a_call_is_green_as_written(tmp_path: Path) -> None:
+    @plait.tool(read_only=True, timeout=0.05)
+    async def slow() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return "late"
+
+    @plait.tool
+    def lose() -> str:
+        """Lose."""
+        raise plait.core.errors.CallLost("The connection broke.")
+
+    inputs = [{"text": text} for text in ("never", "secret", "broken", "one")] + [{"txt": 1}]
+    calls = [{"name": "send", "input": each} for each in inputs]
+    calls += [{"name": name, "input": {}} for name in ("slow", "lose", "none")]
+    agent = plait.Agent("tool_calling", tools=[send, slow, lose], hooks=[Withhold()])
+    run = agent.using(model=plait.Scripted([{"calls": calls}, {"answer": "done"}])).run("x")
+    found = [each.status for each in run.calls_of()]
+    assert found == ["refused", "refused", "raised", "ok", "bad_input", "timeout", "in_doubt", "unknown_tool"]
+    one = {"calls": [{"name": "send", "input": {"text": "one"}}]}
+    asks = agent.using(approve="effects", hooks=[])
+    waiting = asks.using(model=plait.Scripted([one])).run("waits")
+    both = asks.using(model=plait.Scripted([one, one, {"answer": "done"}], by_turn=False))
+    answers = iter(["no", "yes"])
+    twice = both.run("twice", on_wait=lambda waiting: next(answers))
+    assert [each.status for each in waiting.calls_of()] == ["open"]
+    assert [each.status for each in twice.calls_of()] == ["refused", "ok"]
+    check(*[export(each, tmp_path) for each in (run, waiting, twice)])
+
+
+@given(strategies.text(alphabet="\"'\\\n{}a\u202e", max_size=200))
+def test_every_text_is_written_as_python(text: str) -> None:
+    assert ast.literal_eval(_write_value({text: [text, (text, 1)]})) == {text: [text, (text, 1)]}
 
 
 def test_no_key_stands_in_the_file(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -136,3 +138,68 @@ def test_each_phase_has_its_own_order_without_turns() -> None:
         .answer
         == "one"
     )
+
+
+REJECTED = [{"answer": {"sun": 1}}, {"answer": {"sun": 1}}, WEATHER, {"answer": {"sun": 2}}]
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "codeact", "tool_calling"])
+@pytest.mark.parametrize("script", [REJECTED[1:], REJECTED, [REJECTED[0], {"answer": {"sun": 3}}, *REJECTED[2:]]])
+def test_a_rejected_answer_is_a_reply_that_was_given(loop: str, script: list[Any]) -> None:
+    model = plait.Scripted(script)
+    schema = {"type": "object", "properties": {"sun": {"type": "integer"}}}
+    output = plait.OutputType(schema, checks=[lambda said: None if said["sun"] == 2 else "Call weather first."])
+    found = plait.Agent(loop, model=model, tools=[weather], output=output, journal=False).run("Weather in Lyon?")
+    assert (found.status, found.output, model.sent) == ("answered", {"sun": 2}, len(script)), found.reason
+    assert len(found.calls_of("weather")) == 1
+
+
+CONVERSATION = [WEATHER, {"answer": "It is sunny in Lyon."}, WEATHER, {"answer": "It is raining there now."}]
+SAID = ["Say: how is the weather?", "Go on.", "Go on."]
+
+
+@pytest.mark.parametrize("loop", [*TURNS, plait.CodeAct(transcript="user"), *PLANNERS], ids=str)
+def test_each_run_of_a_conversation_begins_with_the_first_reply(loop: Any, tmp_path: Path) -> None:
+    replies: Any = CONVERSATION
+    if loop in PLANNERS:
+        replies = {**PLANNERS[loop], [*PLANNERS[loop]][-1]: CONVERSATION[1::2]}
+    agent = plait.Agent(loop, model=plait.Scripted(replies), tools=[weather], journal=tmp_path / "journal.db")
+    runs = [agent.run(question, session="trip") for question in SAID]
+    assert [each.answer for each in runs] == ["It is sunny in Lyon."] * 3, [each.reason for each in runs]
+    assert [len(each.history) for each in runs] == [0, 1, 2]
+    given = agent.run("Go on.", history=runs[-1].messages())
+    assert (given.answer, len(given.calls_of("weather"))) == ("It is sunny in Lyon.", 1)
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling"])
+def test_texts_that_are_whole_answers_begin_again_too(loop: str, tmp_path: Path) -> None:
+    texts = ["The first answer is long.", "The second one is long."]
+    agent = plait.Agent(loop, model=plait.Scripted(texts), tools=[weather], journal=tmp_path / "journal.db")
+    assert [agent.run(question, session="trip").answer for question in SAID] == texts[:1] * 3
+    one = agent.using(model=plait.Scripted(["ok", "no"]))
+    assert [one.run(question, session="short").answer for question in ("ok", "ok", "ok")] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "codeact", "tool_calling"])
+def test_without_turns_the_replies_go_on_over_the_runs_of_a_conversation(loop: str, tmp_path: Path) -> None:
+    script = plait.Scripted(CONVERSATION, by_turn=False)
+    agent = plait.Agent(loop, model=script, tools=[weather], journal=tmp_path / "journal.db")
+    assert [agent.run(question, session="trip").answer for question in SAID[:2]] == [
+        "It is sunny in Lyon.",
+        "It is raining there now.",
+    ]
+
+
+def test_a_run_of_a_conversation_that_waits_is_resumed_at_its_place(tmp_path: Path) -> None:
+    for loop in ("react", "tool_calling"):
+        agent = plait.Agent(
+            loop, model=plait.Scripted(CONVERSATION[:2]), tools=[weather], journal=tmp_path / f"{loop}.db"
+        )
+        agent.run("Go on.", session="trip")
+        waiting = agent.using(approve="always").run("Go on.", session="trip")
+        assert waiting.status == "waiting"
+        assert agent.using(approve="always").resume(waiting, "yes").answer == "It is sunny in Lyon."
+
+
+def test_any_mapping_is_a_reply() -> None:
+    assert run("react", [MappingProxyType({"answer": "sunny"})]).answer == "sunny"

@@ -599,3 +599,98 @@ def test_observations_by_hand_have_their_note(journal: Path) -> None:
     assert act.calls == (Call("people", {"city": "Lyon"}, "x"),)
     again = loop.send((Observation("522250", note="twice"),))
     assert again.messages[-1].content == "522250\n(twice)"
+
+
+# -- answers that were rejected
+
+
+class Watched(plait.Scripted):
+    """A script that keeps the requests. It is not fitted to the loop: its replies are given as they are."""
+
+    def __init__(self, replies: Any, **more: Any) -> None:
+        super().__init__(replies, by_turn=False, **more)
+        self.asked: list[Think] = []
+
+    async def send(self, request: Any, think: Think, on_text: Any = None) -> Any:
+        self.asked.append(think)
+        return await super().send(request, think, on_text)
+
+    @property
+    def shown(self) -> list[list[tuple[str, str]]]:
+        """The role and the text, or the ids of the calls, of each request's messages after the question."""
+        ids = [
+            [(each.role, each.content or " ".join(call.id for call in each.calls)) for each in think.messages[2:]]
+            for think in self.asked
+        ]
+        return [[(role, text.partition("\n")[0]) for role, text in each] for each in ids]
+
+
+def ask_watched(model: Watched, **more: Any) -> plait.Run[Any]:
+    output = plait.OutputType({"type": "integer"}, checks=[lambda n: None if n == 9 else f"{n} is wrong."], retries=5)
+    output = more.pop("output", output)
+    loop = more.pop("loop", ToolCalling(max_parse_errors=9))
+    return plait.Agent(loop, model=model, tools=[people], output=output, journal=False, **more).run("How many?")
+
+
+def refused(n: int) -> str:
+    return f"The answer is not accepted: {n} is wrong."
+
+
+def test_a_rejected_answer_and_the_objection_stay_in_the_requests() -> None:
+    call = Reply("", calls=(Call("people", {"city": "Lyon"}, "a"),))
+    model = Watched(["1", "1", call, "2", call, "9"])
+    run = ask_watched(model)
+    assert run.output == 9, run.reason
+    first = [("assistant", "1"), ("user", refused(1))]
+    again = [("assistant", "1"), ("user", model.shown[2][-1][1])]
+    called = [("assistant", "a"), ("tool", "522250")]
+    second = [("assistant", "2"), ("user", refused(2))]
+    later = [("assistant", model.shown[5][-2][1]), ("tool", "522250")]
+    assert model.shown == [
+        [],
+        first,
+        [*first, *again],
+        [*first, *again, *called],
+        [*first, *again, *called, *second],
+        [*first, *again, *called, *second, *later],
+    ]
+    assert "Write something else." in model.asked[2].messages[-1].content
+    assert [think.repair for think in model.asked] == [False, True, True, False, True, False]
+
+
+def test_a_rejected_answer_by_a_call_stays_with_an_id_of_its_own() -> None:
+    answer = Reply("", calls=(Call("final_answer", 1, "a"),))
+    call = Reply("", calls=(Call("people", {"city": "Lyon"}, "a"),))
+    model = Watched([answer, answer, call, Reply("", calls=(Call("final_answer", 9, "a"),))])
+    output = plait.OutputType({"type": "integer"}, checks=[lambda n: None if n == 9 else "No."], method="tool")
+    assert ask_watched(model, output=output).output == 9
+    last = model.asked[-1].messages
+    ids = [call.id for each in last for call in each.calls]
+    assert len(ids) == len(set(ids)) == 3 and [each.call_id for each in last if each.role == "tool"] == ids
+
+
+def test_a_rejected_answer_stays_where_calls_are_text_and_in_the_concluding_request() -> None:
+    model = Watched(["1", '{"name": "people", "arguments": {"city": "Lyon"}}', "9"], abilities=Abilities(tools=False))
+    assert ask_watched(model).output == 9
+    assert model.shown[-1][:2] == [("assistant", "1"), ("user", refused(1))] and len(model.shown[-1]) == 4
+
+    model = Watched(["1", "9"])
+    run = ask_watched(model, limits=plait.Limits(calls=2))
+    assert (run.status, len(model.asked), len(model.shown[1])) == ("stopped", 2, 3)
+    assert model.shown[1][:2] == [("assistant", "1"), ("user", refused(1))] and not model.asked[1].tools
+
+
+def test_in_the_form_of_text_no_native_call_is_shown_of_a_rejected_answer() -> None:
+    answer = Reply("", calls=(Call("final_answer", 1, "a"),))
+    output = plait.OutputType({"type": "integer"}, checks=[lambda n: None if n == 9 else "It is wrong."], method="tool")
+    model = Watched([answer, answer, "9"])
+    assert ask_watched(model, output=output, loop=ToolCalling()).output == 9
+    assert not model.asked[-1].tools and [role for role, _ in model.shown[-1]] == ["user", "user"]
+    assert all("It is wrong." in text for _, text in model.shown[-1])
+
+
+def test_bad_replies_leave_the_prompt_and_rejected_answers_stay() -> None:
+    call = Reply("", calls=(Call("people", {"city": "Lyon"}, "a"),))
+    model = Watched(["1", Reply("", reasoning="hm"), call, "9"])
+    assert ask_watched(model).output == 9
+    assert len(model.shown[2]) == 3 and len(model.shown[3]) == 4

@@ -50,6 +50,16 @@ def say(here: Here, messages: list[dict[str, Any]], token: str | None = None, **
     return body["choices"][0]["message"]["content"], headers["x-plait-session"]
 
 
+def test_each_request_of_a_conversation_begins_a_script_again(journal: Path) -> None:
+    script = [{"calls": [{"name": "calculator", "input": {"formula": "2+2"}}]}, {"answer": "The first answer."}]
+    for loop in ("react", "json", "codeact", "tool_calling"):
+        model = plait.Scripted([*script, *script[:1], {"answer": "The second answer."}])
+        with serving(plait.Agent(loop, model=model, tools=["calculator"], journal=journal)) as server:
+            messages, sessions = talk(server, f"One, {loop}?", "Two?", "Three?")
+            assert [each["content"] for each in messages[1::2]] == ["The first answer."] * 3
+            assert len(set(sessions)) == 1
+
+
 def question_in(said: str) -> str:
     """The id of the question that is asked."""
     return said.rpartition("Say yes ")[2][:8]

@@ -231,7 +231,7 @@ def test_what_does_not_end_in_time_is_cancelled_told_and_gone_on_with(tmp_path: 
     wait_for(journal, {"cancelled": 2})
     script(tmp_path, ANSWER)  # the same file: the same model, quick now
     with Process("--model", slow, cwd=tmp_path) as server:
-        assert "2 runs of an earlier server did not end" in "".join(server.words) + _more(server)
+        assert "2 runs of an earlier server did not end. `plait resume" in "".join(server.words) + _more(server)
         server.stop()
     with Process("--model", slow, "--resume", cwd=tmp_path) as server:
         wait_for(journal, {"answered": 2, "cancelled": 0})

@@ -27,6 +27,11 @@ agent = plait.Agent(
 )
 
 
+mixed = [{"calls": [{"name": "population", "input": {"city": "Lyon"}}]}, {"answer": "x"}]
+by_phase = {"plan": mixed, "solve": ["x"]}
+scripts = [plait.Scripted(mixed), plait.Scripted(by_phase), plait.Scripted([*mixed, "text"])]
+
+
 class Db:
     """What a tool needs."""
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from plait.core.errors import ConfigError
-from plait.core.text import suggest
+from plait.core.text import cut_text, suggest
 from plait.models.config import ModelConfig
 from plait.runtime.agents.options import Option, list_fields
 from plait.trust import agent_options, is_trusted, own_file, risks
@@ -287,4 +287,4 @@ def _in_words(said: str, table: Any) -> str:
 
 def _shown(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut_text(text, 60)

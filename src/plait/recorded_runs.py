@@ -127,26 +127,21 @@ class RecordedRuns:
         if by not in GROUPS:
             raise ConfigError(f"Costs can't be grouped by {by!r}.", hint=f"Use one of: {', '.join(GROUPS)}.")
         rows = await self._store.list_totals(make_query(**{**filters, "children": False}))
-        sums: dict[str, CostGroup] = {}
+        sums: dict[str, list[Any]] = {}
         for row in rows:
             try:
                 spent, before = await self._read_spent(row)
             except JournalError:  # its record is damaged
                 spent, before = Spent(cost_usd=None), Spent()
-            cost = None if spent.cost_usd is None or before.cost_usd is None else spent.cost_usd - before.cost_usd
+            now, then = spent.usage, before.usage
+            used: list[Any] = [1, spent.calls - before.calls]
+            used += [now.input_tokens - then.input_tokens, now.output_tokens - then.output_tokens]
+            is_known = spent.cost_usd is not None and before.cost_usd is not None
+            used += [(spent.cost_usd or 0.0) - (before.cost_usd or 0.0) if is_known else 0.0, not is_known]
             for key in _KEYS[by](row):
-                group = sums.get(key) or CostGroup(key, 0, 0, 0, 0, 0.0, 0)
-                sums[key] = CostGroup(
-                    key,
-                    group.runs + 1,
-                    group.calls + spent.calls - before.calls,
-                    group.input_tokens + spent.usage.input_tokens - before.usage.input_tokens,
-                    group.output_tokens + spent.usage.output_tokens - before.usage.output_tokens,
-                    round(group.cost_usd + (cost or 0.0), 9),
-                    group.unpriced + (cost is None),
-                )
-        order: Callable[[CostGroup], Any] = (lambda each: each.key) if by == "day" else lambda each: -each.cost_usd
-        return sorted(sums.values(), key=order)
+                sums[key] = [round(a + b, 9) for a, b in zip(sums.get(key, [0] * len(used)), used, strict=True)]
+        groups = [CostGroup(key, *each) for key, each in sums.items()]
+        return sorted(groups, key=lambda each: each.key if by == "day" else -each.cost_usd)
 
     async def _read_spent(self, row: RunTotals) -> tuple[Spent, Spent]:
         """Return what a run used with its child runs, and what of that it took over as a fork."""

@@ -210,7 +210,7 @@ class RunMaker:
         start = RunStart(
             question,
             deps,
-            Phases(models_of_run(parts.models, None, asks_for_tools=parts.asks_for_tools), parts.loop),
+            Phases(models_of_run(parts.models, None, asks_for_tools=parts.asks_for_tools)),
             special_tokens(parts.models, None),
             parts.toolset,
             parts.output,
@@ -231,7 +231,7 @@ class RunMaker:
         return RunStart(
             head.question,
             deps,
-            Phases(models_of_run(models, head, asks_for_tools=parts.asks_for_tools, replay=replay), parts.loop),
+            Phases(models_of_run(models, head, asks_for_tools=parts.asks_for_tools, replay=replay)),
             special_tokens(models, head),
             restore_tools(parts.toolset, head),
             parts.output if replay else recorded_output(parts.output, head),
@@ -283,15 +283,14 @@ class RunMaker:
         if (spec := start.output.spec) is not None:
             method = start.output.method or choose_method(phases.of(parts.loop.phases[-1]), bool(context.tools))
             context = msgspec.structs.replace(context, output=msgspec.structs.replace(spec, method=method))
+        history = conversation.history if conversation is not None else ()
+        task = start.files.make_task(start.question, history, lambda file: is_accepted(file, parts.loop, phases))
+        phases.fit_to_run(parts.loop, task)
         prompt_texts = f"{parts.prompts.text}\n{agent.system or ''}\n{start.instructions}"
         return RunSpec(
             agent=agent,
             loop=parts.loop,
-            task=start.files.make_task(
-                start.question,
-                conversation.history if conversation is not None else (),
-                lambda file: is_accepted(file, parts.loop, phases),
-            ),
+            task=task,
             contents=start.files.contents,
             context=context,
             tools=tools.for_run(),

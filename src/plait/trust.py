@@ -107,7 +107,9 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
     of_runs = dict(_tables({"run": own.get("run")})).get("run", {})
     agents = [(f"agents.{name}", table) for name, table in _tables(settings.get("agents"))]
     for name, table in [*_tables({"run": settings.get("run")}), *agents]:
-        yield from _risks_of_tools(table.get("tools"), name, folder)
+        words = table.get("tools")
+        found = (risk_of_tool(str(word), folder) for word in (words if isinstance(words, list) else ()))
+        yield from (f"{risk} ({name})" for risk in found if risk)
         yield from risks_of_models(table, {*HOSTS, *near, *mine}, name)
         if name.partition(".")[2] in own_agents:
             yield f"replace the agent {name.partition('.')[2]}"
@@ -138,11 +140,6 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
 
 def _others(table: Mapping[str, Any], kind: str, name: str) -> Iterator[str]:
     return (f"set {key} ({name})" for key in table if key not in harmless_settings()[kind])
-
-
-def _risks_of_tools(words: Any, name: str, folder: Path) -> Iterator[str]:
-    found = (risk_of_tool(str(word), folder) for word in (words if isinstance(words, list) else ()))
-    yield from (f"{risk} ({name})" for risk in found if risk)
 
 
 def risk_of_tool(word: str, folder: Path | None) -> str:

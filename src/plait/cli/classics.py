@@ -20,7 +20,7 @@ from plait.cli.commands import exit_with
 from plait.cli.compare import parse_models, run_comparison
 from plait.cli.main import CRASHED
 from plait.cli.options import F
-from plait.cli.output import check_writable, print_json
+from plait.cli.output import check_writable, print_json, write_file
 from plait.cli.runs import find_run
 from plait.core.errors import ConfigError, JournalError
 from plait.lab.classics import (
@@ -276,8 +276,7 @@ def _print_and_exit(
         from plait.lab.page import render_tables_page
 
         page = _join([f"<pre>{escape(text)}</pre>" for text in texts], [each.html() for each in tables])
-        check_writable(flags["html"]).write_text(render_tables_page(f"plait classics {name}", page), "utf-8")
-        click.echo(f"Written: {flags['html']}", err=True)
+        write_file(flags["html"], render_tables_page(f"plait classics {name}", page))
     if comparison is not None and crashed_results(comparison):
         exit_with(CRASHED)
     exit_with(0 if comparison is None or comparison.whole else 4)

@@ -16,7 +16,7 @@ from plait.cli import options
 from plait.cli.agent_options import find_agent, make_fields, parse_model_settings, read_values
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
-from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
+from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table, write_file
 from plait.cli.process import cancellable, stdout_to_stderr
 from plait.core.errors import ConfigError
 from plait.core.text import clean, shorten
@@ -245,15 +245,10 @@ def check_table_output(flags: Mapping[str, Any]) -> None:
 
 def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
     """Print a comparison's table on stdout, and write its page."""
-    cells = flags["cells"]
-    extras: dict[str, Any] = {
-        "phases": flags["by_phase"],
-        "all_pairs": flags["pairs"],
-        "by": flags["about"],
-        "cells": cells,
-    }
+    named = {"phases": "by_phase", "all_pairs": "pairs", "by": "about", "cells": "cells"}
+    extras: dict[str, Any] = {name: flags[option] for name, option in named.items()}
     if flags["as_object"]:
-        print_json(report.as_object(comparison, cells=cells))
+        print_json(report.as_object(comparison, cells=flags["cells"]))
     elif flags["as_csv"]:
         click.echo(report.render_csv(comparison), nl=False)
     elif flags["as_markdown"]:
@@ -264,9 +259,7 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
     if flags["html"]:
         from plait.lab.page import render_page
 
-        path = check_writable(flags["html"])
-        path.write_text(render_page(comparison, record=events_reader(comparison)), encoding="utf-8")
-        click.echo(f"Written: {path}", err=True)
+        write_file(flags["html"], render_page(comparison, record=events_reader(comparison)))
 
 
 @click.group()

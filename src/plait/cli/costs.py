@@ -20,11 +20,11 @@ from plait.cli.runs import open_journal
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
-from plait.journal.records import RunHead, RunRow
+from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.lab.grid import ABSENT, ReportTable, TableColumn, merge_in_order
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, make_columns, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
@@ -109,7 +109,11 @@ def costs(
     if by is not None:
         if runs or last or mean or tokens or rates or hardware is not None:
             raise ConfigError("--by adds up all runs that match.", hint="Leave out RUN and the options of its table.")
-        _print_groups(RecordedRuns(store.store).costs(by, **filters), by, as_csv, as_markdown, as_object)
+        groups = RecordedRuns(store.store).costs(by, **filters)
+        if as_object:
+            print_json(msgspec.to_builtins(groups))
+        else:
+            _print(_group_table(groups, by), as_csv, as_markdown)
         return
     query = make_query(**filters)
     wanted = {row.head.run: row for row in map(store.run, runs)}
@@ -132,10 +136,7 @@ def costs(
         print_json(objects)
         return
     heads, rows = cost_table(costed, mean=mean, tokens=tokens)
-    columns = [
-        TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
-        for i, head in enumerate(heads)
-    ]
+    columns = make_columns(heads, rows)
     if paid:
         words = (
             f"{after:,}{'' if as_csv else ' runs'}" if isinstance(after, int) else after or ABSENT for after in paid
@@ -144,28 +145,23 @@ def costs(
     if rates:
         columns.append(TableColumn("rates", tuple("; ".join(_rate_lines([each])) for each in costed), csv_only=True))
     table = ReportTable((), tuple(columns), tuple(_notes(rows, costed, tokens=tokens, rates=rates)))
+    _print(table, as_csv, as_markdown)
+
+
+def _print(table: ReportTable, as_csv: bool, as_markdown: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(width), nl=not as_csv)
 
 
-def _print_groups(groups: Sequence[CostGroup], by: str, as_csv: bool, as_markdown: bool, as_object: bool) -> None:
-    """Print what the runs of each day, user, tag or agent used."""
-    if as_object:
-        print_json(msgspec.to_builtins(groups))
-        return
-    rows = [
-        (each.key or ABSENT, each.runs, each.calls, each.input_tokens, each.output_tokens, f"{each.cost_usd:.5f}")
-        for each in groups
-    ]
-    heads = (by, "runs", "calls", "in", "out", "USD")
-    cells = [[each if as_csv or isinstance(each, str) else f"{each:,}" for each in row] for row in rows]
-    columns = (
-        TableColumn(head, tuple(clean(str(row[i])) for row in cells), left=not i) for i, head in enumerate(heads)
-    )
+def _group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:
+    """Return what the runs of each day, user, tag or agent used."""
+    columns = [make_column(groups, by, lambda each: each.key or ABSENT, left=True)]
+    for head, name in (("runs", "runs"), ("calls", "calls"), ("in", "input_tokens"), ("out", "output_tokens")):
+        columns.append(TableColumn(head, tuple(f"{getattr(each, name):,}" for each in groups)))
+    columns.append(make_column(groups, "USD", lambda each: f"{each.cost_usd:.5f}"))
     unpriced = sum(each.unpriced for each in groups)
     notes = [f"USD lacks {format_count(unpriced, 'run')} with an unknown price."] if unpriced else []
-    table = ReportTable((), tuple(columns), tuple(notes))
-    click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(None), nl=not as_csv)
+    return ReportTable((), tuple(columns), tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -228,12 +224,14 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
     spent = spending(timeline)
     described = [row.head.models, *(each.models for each in timeline.resumptions)]
     rates = {(part.phase, part.model): _recorded_rate(part, described) for part in spent if not part.is_work}
-    asked: dict[str, tuple[str, ...]] = {phase: (spec,) for phase, spec in _configured_models(row.head).items()}
-    used: dict[str, tuple[str, ...]] = {}
+    specs = {phase: str(model["spec"]) for phase, model in row.head.models.items()}
+    loop = recorded_loop(row.head)
+    used = {phase: [specs.get(phase, specs.get("", ""))] for phase in (specs if loop is None else phases_of(loop))}
+    used |= {attempt.phase: [] for _, attempt in timeline.attempts}  # these tell it better
     for _, attempt in timeline.attempts:
-        if attempt.model not in used.get(attempt.phase, ()):
-            used[attempt.phase] = (*used.get(attempt.phase, ()), attempt.model)
-    combination = (row.head.loop["name"], *sorted({**asked, **used}.items()))
+        if attempt.model not in used[attempt.phase]:
+            used[attempt.phase].append(attempt.model)
+    combination = (row.head.loop["name"], *sorted((phase, *models) for phase, models in used.items()))
     return CostRow((row.head.run,), row.head.loop["name"], combination, spent, rates, row.totals.get("seconds"))
 
 
@@ -388,14 +386,6 @@ def _rate_lines(costed: Sequence[CostRow]) -> list[str]:
                     said += f" for {part.costs_reported:,} of {part.calls:,} calls, else {describe_rate(rate)}"
             lines[f"{clean(model)}: {clean(said)}"] = None
     return list(lines)
-
-
-def _configured_models(head: RunHead) -> dict[str, str]:
-    """Return the model of each phase of the run's loop, as far as the loop is known here."""
-    specs = {phase: str(model["spec"]) for phase, model in head.models.items()}
-    loop = recorded_loop(head)
-    phases = phases_of(loop) if loop is not None else tuple(specs)
-    return {phase: specs.get(phase, specs.get("", "")) for phase in phases}
 
 
 def _recorded_rate(part: PhaseSpending, described: Iterable[Mapping[str, Any]]) -> Rate:

@@ -91,7 +91,12 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
     source = installation_source()
     yield Finding("plait", "version", "ok", f"{__version__}, installed {SOURCES[source.kind].format(source.place)}")
     yield Finding("plait", "python", "ok", f"{platform.python_version()}, {sys.executable}")
-    yield from _examine_extras()
+    for extra in list_extras():
+        if extra.missing:
+            detail = f"missing: {', '.join(extra.missing)}"
+            yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
+        else:
+            yield Finding("extra", extra.name, "ok", "installed")
     config, findings = _examine_config()
     yield from findings
     yield from _examine_keys(config)
@@ -100,15 +105,6 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
     yield from _examine_endpoints(config)
     yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
     yield from _examine_sandbox(config.run.get("sandbox", AUTO))
-
-
-def _examine_extras() -> Iterator[Finding]:
-    for extra in list_extras():
-        if extra.missing:
-            detail = f"missing: {', '.join(extra.missing)}"
-            yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
-        else:
-            yield Finding("extra", extra.name, "ok", "installed")
 
 
 def _examine_config() -> tuple[config_files.Config, list[Finding]]:
@@ -123,16 +119,15 @@ def _examine_config() -> tuple[config_files.Config, list[Finding]]:
     if config.path is None and not findings:
         findings.append(Finding("config", "file", "absent", f"no plait.toml here, and no {own}"))
     elif config.path is not None:
-        findings.append(Finding("config", "file", "ok", f"{config.path.absolute()} ({_trust_of(config.path)})"))
+        because = "safe: it needs no trust"
+        if config.path == own:
+            because = "your own file"
+        elif trust.is_trusted(config.path, read_file(config.path)):
+            because = "trusted with `plait trust`"
+        elif config.path.absolute() != Path("plait.toml").absolute():
+            because = "named by you"
+        findings.append(Finding("config", "file", "ok", f"{config.path.absolute()} ({because})"))
     return config, findings
-
-
-def _trust_of(path: Path) -> str:
-    if path == trust.own_file():
-        return "your own file"
-    if trust.is_trusted(path, read_file(path)):
-        return "trusted with `plait trust`"
-    return "named by you" if path.absolute() != Path("plait.toml").absolute() else "safe: it needs no trust"
 
 
 def _examine_keys(config: config_files.Config) -> Iterator[Finding]:
@@ -256,9 +251,11 @@ def _examine_journal(named: str | None) -> Finding:
 def _examine_sandbox(configured: str) -> Iterator[Finding]:
     """Open a session of `process` to see what the kernel offers, and look for the package of `monty`."""
     problems = {}
-    for name, examine_one in (("process", _examine_process_sandbox), ("monty", _examine_monty)):
+    for name in ("process", "monty"):
         try:
-            yield Finding("sandbox", name, "ok", examine_one())
+            if name == "monty":
+                library()
+            yield Finding("sandbox", name, "ok", BACKENDS[name] if name == "monty" else _examine_process_sandbox())
         except PlaitError as why:
             problems[name] = one_line(str(why))
             yield Finding("sandbox", name, "absent", one_line(why.message), one_line(why.hint))
@@ -269,17 +266,12 @@ def _examine_sandbox(configured: str) -> Iterator[Finding]:
     yield Finding("sandbox", AUTO, "absent" if chosen in problems else "ok", f"uses {chosen}{reason}")
     if configured != AUTO and configured in problems:
         yield Finding("sandbox", "run.sandbox", "broken", f"{configured} is configured: {problems[configured]}")
-    yield _examine_shell()
-
-
-def _examine_shell() -> Finding:
-    """Run an empty command as the tool `shell:FOLDER` does."""
-    with tempfile.TemporaryDirectory(prefix="plait-doctor-") as folder:
-        try:
+    try:  # an empty command, as the tool runs it
+        with tempfile.TemporaryDirectory(prefix="plait-doctor-") as folder:
             check_folder(Path(folder).resolve())
-        except ConfigError as why:
-            return Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
-    return Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
+        yield Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
+    except ConfigError as why:
+        yield Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
 
 
 def _examine_process_sandbox() -> str:
@@ -293,11 +285,6 @@ def _examine_process_sandbox() -> str:
     landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
     spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
     return f"seccomp filter, {landlock}, {spaces}"
-
-
-def _examine_monty() -> str:
-    library()
-    return BACKENDS["monty"]
 
 
 def _print_findings(findings: list[Finding]) -> None:

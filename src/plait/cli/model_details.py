@@ -57,7 +57,12 @@ def print_details(details: dict[str, Any]) -> None:
         if value:
             click.echo(f"  {name:<10}  {clean(str(value))}")
     click.echo()
-    rows = [[each["ability"], "yes" if each["value"] else "no", _say_source(each)] for each in details["abilities"]]
+    rows = []
+    for each in details["abilities"]:
+        source = each["source"]
+        if source == "learned":
+            source = f'learned on {each["date"]}, expires {each["expires"]}: "{clean(each["said"])}"'
+        rows.append([each["ability"], "yes" if each["value"] else "no", source])
     print_table(["ability", "", "from"], rows)
 
 
@@ -70,12 +75,6 @@ def _describe_ability(
         return {"ability": name, "value": able, "source": "table"}
     dates = {"date": _date(learned.at), "said": learned.said, "expires": _date(learned.expires)}
     return {"ability": name, "value": False, "source": "learned", **dates}
-
-
-def _say_source(ability: dict[str, Any]) -> str:
-    if ability["source"] != "learned":
-        return str(ability["source"])
-    return f'learned on {ability["date"]}, expires {ability["expires"]}: "{clean(ability["said"])}"'
 
 
 def _date(at: float) -> str:

@@ -126,26 +126,17 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: boo
 
     A terminal shows one line per row, cut at its width. A pipe gets every row whole.
     """
-    from rich.cells import cell_len
+    from plait.lab.grid import make_columns, render_grid
 
-    from plait.lab.grid import pad
-
-    names = [head.removeprefix(">") for head in heads]
-    widths = [max(cell_len(row[i]) for row in (names, *rows)) for i in range(len(names))]
-    lines = []
-    for row in (names, *rows):
-        cells = [
-            pad(cell, width, right=head.startswith(">")) for cell, width, head in zip(row, widths, heads, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
+    text, _ = render_grid(make_columns(heads, rows))
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
         from rich.console import Console
         from rich.text import Text
 
-        Console(file=stream).print(Text("\n".join(lines)), no_wrap=True, overflow="ellipsis")
+        Console(file=stream).print(Text(text), no_wrap=True, overflow="ellipsis")
     else:
-        click.echo("\n".join(lines), err=err)
+        click.echo(text, err=err)
 
 
 def check_writable(name: str) -> Path:
@@ -160,3 +151,13 @@ def check_writable(name: str) -> Path:
     except OSError as why:
         raise ConfigError(f"{name} can't be written: {why.strerror}.", hint="Name another file.") from None
     return path
+
+
+def write_file(name: str, text: str) -> None:
+    """Write a file and say so on stderr. Raises `ConfigError`."""
+    path = check_writable(name)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
+    click.echo(f"Written: {path}", err=True)

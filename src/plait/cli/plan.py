@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
@@ -80,90 +79,66 @@ def plan(
     The plan is printed with its expected model calls, tokens and USD. Edit the text or JSON, and run it with
     `plait run --plan`.
     """
-    printer = _PlanPrinter(
-        form or _form_of(output),
-        check_writable(output) if output is not None else None,
-        as_object=as_object,
-        quiet=quiet,
-    )
+    form = form or _form_of(output)
+    path = check_writable(output) if output is not None else None
+    made: Plan | None
+    run: Run | None = None
     if of is not None:
         if question is not None or file is not None or evidence is not None:
             raise click.UsageError("--of stands alone: its run has the question and the evidence.")
-        _print_recorded_plan(of, printer, flags)
-    if question == "-" and file == "-":
-        raise click.UsageError("The question and the plan can't both come from stdin.")
-    text = sys.stdin.read().strip("\n") if question == "-" else question or ""
-    if not text.strip():
-        raise click.UsageError("The question is missing: say what to do, or give --of RUN.")
-    flags["approve"] = "never"
-    if file is None and evidence is None:
-        _make_and_print_plan(text, printer, flags)
-    agent = make_agent_with_plan(file, evidence, flags)
-    given = agent.loop.plan  # type: ignore[union-attr]
-    printer.print_and_exit(given, agent.estimate(text, given))
-
-
-@dataclass(frozen=True)
-class _PlanPrinter:
-    """Print a plan. Holds the form, the target (a file or stdout), and what is printed with the plan."""
-
-    form: str
-    output: Path | None
-    as_object: bool
-    quiet: bool
-
-    def print_and_exit(self, plan: Plan | None, expected: Expected | None, run: Run | None = None) -> NoReturn:
-        """Print a plan and its expected cost, and exit. `run` is the run that made it."""
-
-        if not self.quiet or plan is None:
-            lines = [summarize_run(run)] if run is not None else []
-            for line in [*lines, *(price_lines(expected) if expected is not None else [])]:
-                click.echo(line, err=True)
-        text = ""
-        if plan is not None:
-            text = render_plan(plan, self.form, ascii=self.output is None and stdout_is_ascii()) + "\n"
-        if self.output is not None and text:
-            self._write(self.output, text, run)
-        if self.as_object:
-            about = {"run": run.id, "status": run.status, "reason": run.reason} if run is not None else {}
-            priced = expected.json() if expected is not None else None
-            print_json({**about, "plan": msgspec.to_builtins(plan), "expected": priced}, indent=None)
-        elif self.output is None and text:
-            click.echo(text, nl=False)
-        exit_with(CODES[run.status] if run is not None else 0)
-
-    def _write(self, path: Path, text: str, run: Run | None) -> None:
+        made, expected = _read_plan(of, flags, quiet=quiet)
+    else:
+        if question == "-" and file == "-":
+            raise click.UsageError("The question and the plan can't both come from stdin.")
+        text = sys.stdin.read().strip("\n") if question == "-" else question or ""
+        if not text.strip():
+            raise click.UsageError("The question is missing: say what to do, or give --of RUN.")
+        flags["approve"] = "never"
+        if file is None and evidence is None:
+            planner = make_planner(flags)
+            view = view_for(sys.stderr, quiet=quiet)
+            done = perform_run(lambda on_event, _: planner.aplan(text, on_event=on_event), view, may_ask=False)
+            if not isinstance(done, Planned):
+                words = options.journal_words(flags["journal"], flags["agent"])
+                exit_with_run(done, as_object=as_object, quiet=quiet, journal=words)
+            made, expected, run = done.plan, done.expected, done.run
+        else:
+            agent = make_agent_with_plan(file, evidence, flags)
+            made = agent.loop.plan  # type: ignore[union-attr]
+            expected = agent.estimate(text, made)
+    if not quiet or made is None:
+        lines = [summarize_run(run)] if run is not None else []
+        for line in [*lines, *(price_lines(expected) if expected is not None else [])]:
+            click.echo(line, err=True)
+    drawn = render_plan(made, form, ascii=path is None and stdout_is_ascii()) + "\n" if made is not None else ""
+    if path is not None and drawn:
         try:
             refuse_journal(path)
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            path.write_text(drawn, encoding="utf-8", errors="backslashreplace")
         except OSError as why:  # the plan may have cost money, so say where it is stored
             hint = f"The plan is recorded: plait plan --of {run.id}" if run is not None else ""
             raise PlaitError(f"{path} can't be written: {why.strerror}.", hint=hint) from why
+    if as_object:
+        about = {"run": run.id, "status": run.status, "reason": run.reason} if run is not None else {}
+        priced = expected.json() if expected is not None else None
+        print_json({**about, "plan": msgspec.to_builtins(made), "expected": priced}, indent=None)
+    elif path is None and drawn:
+        click.echo(drawn, nl=False)
+    exit_with(CODES[run.status] if run is not None else 0)
 
 
-def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    agent = make_planner(flags)
-    view = view_for(sys.stderr, quiet=printer.quiet)
-    done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)
-    if not isinstance(done, Planned):
-        words = options.journal_words(flags["journal"], flags["agent"])
-        exit_with_run(done, as_object=printer.as_object, quiet=printer.quiet, journal=words)
-    printer.print_and_exit(done.plan, done.expected, done.run)
-
-
-def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    """Print the plan of a recorded run and the expected cost of the rest of it."""
+def _read_plan(run: str, flags: dict[str, Any], *, quiet: bool) -> tuple[Plan, Expected | None]:
+    """Return the plan of a recorded run and the expected cost of the rest of it."""
     plan, row, timeline = read_recorded_plan(run, flags["journal"])
-    expected = None
     if isinstance(recorded_loop(row.head), Planner):
         try:
             given = {name: flags[name] for name in ("agent", "model", "tools")}
             agent = make_recorded_agent(row.head, given, journal=flags["journal"])
-            expected = agent.estimate(row.head.question, plan, timeline)
+            return plan, agent.estimate(row.head.question, plan, timeline)
         except PlaitError as why:
-            if not printer.quiet:
+            if not quiet:
                 click.echo(f"The expected cost is not known: {why}", err=True)
-    printer.print_and_exit(plan, expected)
+    return plan, None
 
 
 def _form_of(output: str | None) -> str:

@@ -86,8 +86,8 @@ def _announce(
         click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, but nobody can open the web page.", err=True)
     if unfinished:
         words = " ".join(("plait resume RUN", *options.journal_words(journal)))
-        how = "they are resumed now" if resume else f"`{words}` continues one, --resume continues all"
-        click.echo(f"{format_count(unfinished, 'run')} of an earlier server did not end: {how}.", err=True)
+        how = "Resuming now." if resume else f"`{words}` continues one, --resume continues all."
+        click.echo(f"{format_count(unfinished, 'run')} of an earlier server did not end. {how}", err=True)
 
 
 MCP_EPILOG = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,6 @@ from plait.cli.main import CRASHED
 from plait.cli.output import (
     SHOWN,
     as_json,
-    check_writable,
     clean_text,
     describe_tree,
     format_seconds,
@@ -27,6 +26,7 @@ from plait.cli.output import (
     format_usd,
     print_json,
     print_table,
+    write_file,
 )
 from plait.cli.run_output import how_to_answer, save_run_files, view_for
 from plait.cli.runs import find_run
@@ -35,12 +35,12 @@ from plait.core import Event, Usage, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, decode_text, format_count
-from plait.journal.entries import ModelCall, RecordedResponse
+from plait.journal.entries import ModelCall
 from plait.journal.export import lines, read_digest
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.store import wait_for
 from plait.journal.timeline import Timeline
-from plait.recorded_runs import OpenQuestion, describe_run, format_time, read_open_questions
+from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.run_files import RunFile, read_files_of
@@ -88,7 +88,7 @@ def show(
     if html is not None:
         from plait.view.html_file import LONGEST, render_html
 
-        _write_file(html, render_html(row, store, max_text=None if full else LONGEST))
+        write_file(html, render_html(row, store, max_text=None if full else LONGEST))
         return
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
@@ -99,22 +99,16 @@ def show(
     questions = wait_for(read_open_questions(store.store, row))
     events += [ev.Noted(0, each.kind, each.text) for each in questions if each.asked_by != row.head.run]
     if as_object:
-        _show_object(row, timeline, events, questions, files)
+        shown: dict[str, Any] = {"questions": questions, "fork_at": row.head.fork_at or None}
+        shown |= {"attachments": row.head.attachments, "files": [each.json() for each in files]}
+        shown |= {"phases": [each.json() for each in spending(timeline)], "events": events}
+        print_json({**describe_run(row), **msgspec.to_builtins(shown)})
         return
     _show_steps(row, timeline, events, files, full=full)
     for each in questions:
         waiting = Waiting(each.kind, each.text, each.question)
         asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
         click.echo(asker + how_to_answer(each.run, waiting, words)[0])
-
-
-def _write_file(name: str, text: str) -> None:
-    path = check_writable(name)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as why:
-        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
-    click.echo(f"Written: {path}", err=True)
 
 
 def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files: list[RunFile], *, full: bool) -> None:
@@ -153,68 +147,32 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files:
         print_table(*phase_table(spent))
 
 
-def _show_object(
-    row: RunRow,
-    timeline: Timeline,
-    events: Sequence[Event],
-    questions: Sequence[OpenQuestion],
-    files: Sequence[RunFile],
-) -> None:
-    print_json(
-        {
-            **describe_run(row),
-            "questions": msgspec.to_builtins(questions),
-            "fork_at": row.head.fork_at or None,
-            "attachments": msgspec.to_builtins(row.head.attachments),
-            "files": [each.json() for each in files],
-            "phases": [each.json() for each in spending(timeline)],
-            "events": msgspec.to_builtins(events),
-        }
-    )
-
-
 def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: bool) -> None:
-    separator = ""
-    for about, title, line, body in _describe_exchanges(head, rows):
-        if as_object:
-            print_json({**about, "body": body.decode(errors="backslashreplace")}, indent=None)
-            continue
-        click.echo(f"{separator}--- {title}\n{line}")
-        separator = "\n"
-        _print_body(body, pretty=pretty)
-
-
-def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], str, str, bytes]]:
-    """Yield the parts of each request and response to show: an object, a title, a line and the exact body."""
-    timeline = Timeline()
+    timeline, separator = Timeline(), ""
     for row in rows:  # one body at a time, because those of a long run take much memory
         for moment in timeline.add(row, keep_body=False):
+            about: dict[str, Any]
             match moment.change, moment.entry:
-                case "asked", ModelCall() as call:
-                    yield *_describe_request(head, call), row.body or b""
-                case "responded", ModelCall(last=attempt) as call if attempt.response is not None:
-                    yield *_describe_response(call.step, attempt.number + 1, attempt.response), row.body or b""
-
-
-def _describe_request(head: RunHead, call: ModelCall) -> tuple[dict[str, Any], str, str]:
-    path, attempt = head.address(call.phase, call.last.path, call.model), call.last.number + 1
-    about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
-    title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"
-    return {"type": "request", **about, "method": "POST", "path": path}, title, f"POST {path}"
-
-
-def _describe_response(step: int, attempt: int, response: RecordedResponse) -> tuple[dict[str, Any], str, str]:
-    about = {
-        "type": "response",
-        "step": step,
-        "attempt": attempt,
-        "status": response.status or None,
-        "seconds": response.seconds,
-        "error": response.error or None,
-        "cut": response.cut,
-    }
-    title = f"response · step {step} · {response.seconds:.3f} s" + (" · cut at a stop" if response.cut else "")
-    return about, title, str(response.status or "no response") + (f"  {response.error}" if response.error else "")
+                case "asked", ModelCall(last=attempt, step=step, phase=phase, model=model):
+                    path, number = head.address(phase, attempt.path, model), attempt.number + 1
+                    about = {"type": "request", "step": step, "phase": phase, "model": model, "attempt": number}
+                    about |= {"method": "POST", "path": path}
+                    title = f"request · step {step} · {phase} · {model} · attempt {number}\nPOST {path}"
+                case "responded", ModelCall(last=attempt, step=step) if (seen := attempt.response) is not None:
+                    about = {"type": "response", "step": step, "attempt": attempt.number + 1}
+                    about |= {"status": seen.status or None, "seconds": seen.seconds, "error": seen.error or None}
+                    about["cut"] = seen.cut
+                    title = f"response · step {step} · {seen.seconds:.3f} s" + " · cut at a stop" * seen.cut
+                    title += f"\n{seen.status or 'no response'}" + (f"  {seen.error}" if seen.error else "")
+                case _:
+                    continue
+            body = row.body or b""
+            if as_object:
+                print_json({**about, "body": body.decode(errors="backslashreplace")}, indent=None)
+            else:
+                click.echo(f"{separator}--- {title}")
+                separator = "\n"
+                _print_body(body, pretty=pretty)
 
 
 def _print_body(body: bytes, *, pretty: bool) -> None:
@@ -253,7 +211,7 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
     if test is not None:
         from plait.testing.recorded_run import write_test
 
-        _write_file(test, write_test(row, store.timeline(row.head.run, bodies=False)))
+        write_file(test, write_test(row, store.timeline(row.head.run, bodies=False)))
         return
     for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)):
         click.echo(line)

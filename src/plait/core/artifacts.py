@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from msgspec import Struct
@@ -31,6 +32,19 @@ class ArtifactHandle(Struct, frozen=True):
         if isinstance(value, dict) and isinstance(value.get(MARK), str):
             return ArtifactHandle(value[MARK], str(value.get("is", "")))
         return None
+
+
+def replace_handles(
+    value: Any, change: Callable[[ArtifactHandle, Any], Any], change_text: Callable[[str], Any] = lambda text: text
+) -> Any:
+    """Return a JSON value with each handle in it replaced: `change` gets it, and its JSON."""
+    if isinstance(value, str):
+        return change_text(value)
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return change(handle, value)
+    if isinstance(value, dict):
+        return {key: replace_handles(each, change, change_text) for key, each in value.items()}
+    return [replace_handles(each, change, change_text) for each in value] if isinstance(value, list | tuple) else value
 
 
 _IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')

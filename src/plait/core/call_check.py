@@ -63,7 +63,11 @@ def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_
     """Return why a call cannot be made, as a sentence that continues the step's name; "" if it can."""
     spec = tools.get(tool)
     if spec is None:
-        return f"uses '{tool}', which is no tool. {_list_tools(tool, tools)}"
+        known = sorted(tools)
+        hint = f"There are: {', '.join(known)}."
+        if len(known) > FEW:  # then only those with a similar name
+            hint = suggest(tool, known, f"There are {len(known)} tools.", most=3, cutoff=0.5)
+        return f"uses '{tool}', which is no tool. {hint}"
     problem = find_input_problem(spec, given, is_open)
     return f"gives {tool} what it cannot take: {problem}. {_describe_input(spec)}" if problem else ""
 
@@ -96,13 +100,6 @@ def _has_open(value: JSON, is_open: IsOpen) -> bool:
         return is_open(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(_has_open(each, is_open) for each in inner)
-
-
-def _list_tools(name: str, known: Collection[str]) -> str:
-    """List the tools; if there are many, those with a similar name."""
-    if len(known) <= FEW:
-        return f"There are: {', '.join(sorted(known))}."
-    return suggest(name, sorted(known), f"There are {len(known)} tools.", most=3, cutoff=0.5)
 
 
 def _describe_input(tool: ToolSpec) -> str:
@@ -356,8 +353,11 @@ def find_faults(
     found so far, by the identity of value and schema: alternatives that refer to each other would multiply the work.
     """
     known = {} if known is None else known
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = _follow_references(schema, root)
+    for _ in range(MAX_REFERENCES):
+        referred = resolve_reference(schema["$ref"], root) if isinstance(schema, dict) and "$ref" in schema else None
+        if not isinstance(referred, dict):
+            break
+        schema = referred
     key = (id(value), id(schema))
     if key not in known:
         known[key] = []  # a reference that leads back here
@@ -371,15 +371,6 @@ def find_faults(
     return known[key]
 
 
-def _follow_references(schema: Schema, root: Schema) -> Schema:
-    for _ in range(MAX_REFERENCES):
-        found = resolve_reference(schema.get("$ref"), root)
-        if not isinstance(found, dict):
-            break
-        schema = found
-    return schema
-
-
 def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], list[Fault]]) -> list[Fault]:
     if isinstance(value, list | tuple):
         faults: list[Fault] = [((), text) for text in _wrong_length(value, schema)]
@@ -389,8 +380,10 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
         )
     elif isinstance(value, dict):
         missing = [name for name in schema.get("required", ()) if name not in value]
-        unknown = [str(name) for name in value if name not in schema.get("properties", value)]
-        faults = [((name,), f"is missing{_find_misspelling(name, unknown)}") for name in missing]
+        unknown = sorted(str(name) for name in value if name not in schema.get("properties", value))
+        near = [difflib.get_close_matches(name, unknown, 1) for name in missing]
+        there = [f" ({each[0]!r} is there instead)" if each else "" for each in near]
+        faults = [((name,), f"is missing{instead}") for name, instead in zip(missing, there, strict=True)]
         found = [(str(name), each, _schema_of(name, schema)) for name, each in value.items()]
         left = schema.get("properties", {}).keys() - value.keys()
         faults += [((name,), f"is not known{_suggest(name, left)}") for name, _, inner in found if inner is False]
@@ -400,11 +393,6 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
     for name, each, inner in inside:
         faults += [((name, *path), text) for path, text in find_faults(each, inner, root, known)]
     return faults
-
-
-def _find_misspelling(name: str, unknown: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(unknown), 1)
-    return f" ({near[0]!r} is there instead)" if near else ""
 
 
 def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:

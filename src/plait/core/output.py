@@ -38,12 +38,12 @@ class OutputSpec(Struct, frozen=True):
     @property
     def request_schema(self) -> dict[str, Any]:
         """Return the schema as endpoints take it: an object at the root, with other values wrapped."""
-        return self.schema if is_object(self.schema) else wrap_schema(self.schema, WRAPPED)
-
-    @property
-    def reply_schema(self) -> dict[str, Any] | None:
-        """Return the schema for a reply that is only the answer; None if the prompt alone asks for it."""
-        return None if self.method == "prompt" else self.request_schema
+        if is_object(self.schema):
+            return self.schema
+        definitions = {name: part for name, part in self.schema.items() if name == "$defs"}
+        inner = {name: part for name, part in self.schema.items() if name != "$defs"}
+        wrapped = {"type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED]}
+        return {**wrapped, "additionalProperties": False, **definitions}
 
     def fits(self, text: str) -> bool:
         """Return whether a whole text is a JSON value of this type."""
@@ -57,14 +57,6 @@ class OutputSpec(Struct, frozen=True):
 def is_object(schema: Schema) -> bool:
     """Return whether the schema allows only objects, and says so at its root."""
     return type_of(schema) == "object"
-
-
-def wrap_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the schema of an object whose one property `key` has this schema."""
-    inner = {name: part for name, part in schema.items() if name != "$defs"}
-    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    wrapped = {"type": "object", "properties": {key: inner}, "required": [key], "additionalProperties": False}
-    return {**wrapped, **definitions}
 
 
 def read_output(answer: JSON, schema: Schema) -> JSON:

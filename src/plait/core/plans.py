@@ -38,8 +38,12 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
 
     def __repr__(self) -> str:
         """Return one line: each step with its tool and input."""
+        shown = [
+            f"{each.id} = {each.tool}({repr_short(each.input)})" if each.tool else f"{each.id}: {repr_short(each.why)}"
+            for each in self.steps
+        ]
         evidence = f", evidence of {', '.join(self.evidence)}" if self.evidence else ""
-        return f"Plan({'; '.join(map(_show_step, self.steps))}{evidence})"
+        return f"Plan({'; '.join(shown)}{evidence})"
 
     def _repr_html_(self) -> str:
         """Return a table of the steps for a notebook."""
@@ -82,7 +86,3 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
                 found.insert(0, f"These steps wait for each other: {' -> '.join(reversed(why.args[1]))}.")
         found += [f"Evidence is given for {id}, which is no step." for id in self.evidence if id not in times]
         return found
-
-
-def _show_step(step: Step) -> str:
-    return f"{step.id} = {step.tool}({repr_short(step.input)})" if step.tool else f"{step.id}: {repr_short(step.why)}"

@@ -47,27 +47,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> bool:
-    return bool(_is_number(value) and value >= 0 and value % 1 == 0)
-
-
 def _is_type(value: Any) -> bool:
     words = value if isinstance(value, list) else [value]
     return bool(words) and all(isinstance(word, str) and word in TYPES for word in words)
 
 
-def _is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
 _ANYTHING: Rule = (lambda _: True, "")
 _NUMBER: Rule = (_is_number, "a number")
-_COUNT: Rule = (_is_count, "a whole number from 0")
+_COUNT: Rule = (lambda value: _is_number(value) and value >= 0 and value % 1 == 0, "a whole number from 0")
 _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
 _UNION: Rule = (lambda value: isinstance(value, list) and bool(value), "a list with at least one schema")
 _RULES: dict[str, Rule] = {
     "type": (_is_type, f"one of {', '.join(TYPES)}, or a list of them"),
-    "required": (_is_list_of_names, "a list of names"),
+    "required": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
+        "a list of names",
+    ),
     "enum": (lambda value: isinstance(value, list), "a list"),
     "prefixItems": (lambda value: isinstance(value, list), "a list"),
     "$ref": (lambda value: isinstance(value, str), "a text"),

@@ -76,6 +76,18 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
+def count_shared(a: Sequence[object], b: Sequence[object]) -> int:
+    """Return the length of the beginning that two texts, or two lists, share. Slices compare faster than items."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def format_count(number: int, word: str) -> str:
     """Return `1 step` or `2 steps`."""
     return f"{number:,} {word}" + ("" if number == 1 else "s")

@@ -28,19 +28,13 @@ def load_hook(word: str) -> Hook:
 
 def load_hooks(names: Iterable[str]) -> tuple[Hook, ...]:
     """Return the hooks that recorded names describe; a `MissingHook` for one that was given in Python."""
-    return tuple(map(_load_or_miss, names))
-
-
-def _load_or_miss(name: str) -> Hook:
-    try:
-        return load_hook(name)
-    except ConfigError:
-        return MissingHook(name)
-
-
-def _make_rate(arguments: list[str]) -> Hook:
-    pairs = [part.split("=") for part in arguments]
-    return LimitToolRate({tool.strip(): int(number) for tool, number in pairs})
+    found: list[Hook] = []
+    for name in names:
+        try:
+            found.append(load_hook(name))
+        except ConfigError:
+            found.append(MissingHook(name))
+    return tuple(found)
 
 
 def _make_retry(arguments: list[str]) -> Hook:
@@ -51,7 +45,9 @@ def _make_retry(arguments: list[str]) -> Hook:
 _MAKERS: dict[str, Callable[[list[str]], Hook]] = {
     "redact": lambda arguments: RedactPersonalData(*arguments),
     "hosts": lambda arguments: AllowHosts(*arguments),
-    "rate": _make_rate,
+    "rate": lambda arguments: LimitToolRate(
+        {tool.strip(): int(number) for tool, number in (part.split("=") for part in arguments)}
+    ),
     "retry": _make_retry,
 }
 _FORMS = {

@@ -98,6 +98,11 @@ class ToolCall(Struct, frozen=True):
         return self.changed_result or self.observation
 
     @property
+    def status(self) -> str:
+        """Return "ok", the kind of error ("raised", "refused" ...), or "open" without a result."""
+        return "open" if self.seen is None else self.seen.trouble or "ok"
+
+    @property
     def shown(self) -> Call:
         """Return the call in the model's own words, unless its input was changed."""
         return self.call if self.changed_by else self.planned

@@ -85,7 +85,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows, with a row for each contender."""
-        rows = [_cells_of(row) for row in self.rows]
+        rows = []
+        for row in self.rows:
+            means = ["?" if value is None else f"{value:,.4g}" for value in (row.tokens, row.seconds, row.cost_usd)]
+            rows.append((row.loop, row.who, "?" if row.success is None else f"{row.success:.0%}", str(row.n), *means))
         return render_html(
             f"{self.name}: {self.suite.word}",
             [self.unfinished],
@@ -275,11 +278,6 @@ def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
 
 def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
     return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
-
-
-def _cells_of(row: TableRow) -> tuple[str, ...]:
-    means = ["?" if value is None else f"{value:,.4g}" for value in (row.tokens, row.seconds, row.cost_usd)]
-    return (row.loop, row.who, "?" if row.success is None else f"{row.success:.0%}", str(row.n), *means)
 
 
 def _make_row(contender: Contender, results: Sequence[CellResult], not_measured: int) -> TableRow:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.lab.corpus import corpus_word, hotpotqa_id, musique_id, strategyqa_pages
 from plait.lab.graders.answers import LABELS, find_label, last_number, parse_yes_no
-from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
+from plait.lab.records import check_distinct, find_file, parse_options, read_records
 from plait.lab.stubs import fit_tool_name, load_stubs, stubs_word
 from plait.lab.tasks import Suite, SuiteTask
 from plait.lab.world import TASKS, world_of
@@ -176,7 +175,14 @@ def load_tool_search(argument: str) -> Suite:
     tasks = []
     entries = read_records(path)
     for entry in entries:
-        gold = _gold_tools(entry, known, where)
+        right: Any = entry.require("gold", "tools")
+        names = [right] if isinstance(right, str) else right
+        if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
+            raise entry.error(f"'gold' is {right!r}.", "It is a list of names of tools.")
+        fitted = [fit_tool_name(each) for each in names]
+        if absent := [each for each, fit in zip(names, fitted, strict=True) if fit not in known]:
+            raise entry.error(f"{where.name} has no tool {absent[0]!r}.")
+        gold = list(dict.fromkeys(fitted))
         tasks.append(
             SuiteTask(
                 id=entry.id("id", otherwise=f"query-{entry.number}"),
@@ -226,14 +232,3 @@ def _with_corpus(word: str, given: dict[str, str]) -> tuple[str, tuple[str, ...]
         return word, ()
     path = find_file(given["corpus"])
     return f"{word},corpus={path}", (corpus_word("pages", path),)
-
-
-def _gold_tools(entry: FileRecord, known: set[str], where: Path) -> list[str]:
-    given: Any = entry.require("gold", "tools")
-    names = [given] if isinstance(given, str) else given
-    if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
-        raise entry.error(f"'gold' is {given!r}.", "It is a list of names of tools.")
-    gold = [fit_tool_name(each) for each in names]
-    if absent := [each for each, name in zip(names, gold, strict=True) if name not in known]:
-        raise entry.error(f"{where.name} has no tool {absent[0]!r}.")
-    return list(dict.fromkeys(gold))

@@ -60,6 +60,14 @@ def make_column(
     return TableColumn(head, tuple(map(cell, rows)), leave, left, **more)
 
 
+def make_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[TableColumn]:
+    """Return columns of cells. A head that starts with ">" aligns its column to the right."""
+    return [
+        TableColumn(head.removeprefix(">"), tuple(row[at] for row in rows), left=not head.startswith(">"))
+        for at, head in enumerate(heads)
+    ]
+
+
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
     """Merge rows into one list without repetition; a new item follows the item that it follows in its own row."""
     found: list[T] = []
@@ -93,14 +101,14 @@ def render_grid(
     lines = []
     for number, row in enumerate(zip(*((column.head, *column.cells) for column in shown), strict=True)):
         reason = (reasons or {}).get(number - 1)
-        pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        pieces = [[cell] if width is None else _wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         if reason is not None:
             pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
-            cells = [
-                pad(part, wide, right=not column.left and reason is None)
-                for part, wide, column in zip(parts, widths, shown, strict=False)
-            ]
+            cells = []
+            for part, wide, column in zip(parts, widths, shown, strict=False):
+                space = " " * (wide - cell_len(part))
+                cells.append(part + space if column.left or reason is not None else space + part)
             lines.append("  ".join(cells).rstrip())
     return "\n".join(lines), left_out
 
@@ -157,7 +165,10 @@ class ReportTable(Struct, frozen=True):
     def text(self, width: int | None = WIDTH) -> str:
         """Render it for a terminal of some width; None: no limit."""
         table, left_out = render_grid(self._draw(), width, self._reasons)
-        notes = [*self.notes, *([_describe_left_out(left_out)] if left_out else [])]
+        notes = [*self.notes]
+        if left_out:
+            them = "it" if len(left_out) == 1 else "them"
+            notes.append(f"Left out for width: {', '.join(left_out)}; --markdown shows {them}.")
         title, *lines = [wrap_sentence(one_line(line), width) for line in (self.title, *notes)]
         return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
 
@@ -219,16 +230,6 @@ def fence_text(text: str) -> str:
     longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
-
-
-def _describe_left_out(heads: Sequence[str]) -> str:
-    return f"Left out for width: {', '.join(heads)}; --markdown shows {'it' if len(heads) == 1 else 'them'}."
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a text with spaces up to a number of columns; `right` aligns it to the right."""
-    space = " " * (width - cell_len(text))
-    return space + text if right else text + space
 
 
 def _wide(widths: Sequence[int]) -> int:

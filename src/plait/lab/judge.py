@@ -48,29 +48,19 @@ def make_judge(
         gold = tuple(answer_text(each) for each in list_golds(task.answer) if each is not None)
         loop = Judge(answer_text(run.answer), gold, prompts)
         judging = await Agent(loop, model=asked, journal=journal, can_ask=False).arun(task.question)
-        return grade_of_run(run, _grade_judging(judging))
+        outcome, right = judging.outcome, False
+        mark, why = "unreadable", outcome.reason or outcome.status
+        if isinstance(outcome, Crashed):
+            kind = getattr(errors, outcome.error, None)
+            if isinstance(kind, type) and issubclass(kind, ModelError) and kind is not errors.Unsupported:
+                raise kind(outcome.reason, hint=outcome.hint)
+            raise PlaitError(f"The judge's run crashed: {outcome.reason}.", hint=outcome.hint)
+        if isinstance(outcome, Answered):
+            right = bool(outcome.answer["right"])
+            mark, why = ("right", "") if right else ("wrong", " ".join(outcome.answer["said"].split())[:300])
+        return grade_of_run(run, Grade(right, float(right), mark, why, cost_usd=judging.cost_usd, run=judging.id))
 
     return grade
-
-
-def _grade_judging(judging: Run) -> Grade:
-    outcome = judging.outcome
-    if isinstance(outcome, Crashed):
-        raise _error(outcome)
-    cost, id = judging.cost_usd, judging.id
-    if not isinstance(outcome, Answered):
-        return Grade(False, 0.0, "unreadable", outcome.reason or outcome.status, cost_usd=cost, run=id)
-    right = bool(outcome.answer["right"])
-    why = "" if right else " ".join(outcome.answer["said"].split())[:300]
-    return Grade(right, float(right), "right" if right else "wrong", why, cost_usd=cost, run=id)
-
-
-def _error(crashed: Crashed) -> PlaitError:
-    kind = getattr(errors, crashed.error, None)
-    if isinstance(kind, type) and issubclass(kind, ModelError) and kind is not errors.Unsupported:
-        made: PlaitError = kind(crashed.reason, hint=crashed.hint)
-        return made
-    return PlaitError(f"The judge's run crashed: {crashed.reason}.", hint=crashed.hint)
 
 
 def _load_template(file: str | Path | None) -> dict[str, str]:

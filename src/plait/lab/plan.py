@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
@@ -68,7 +68,8 @@ class Variant:
         """Return the variant as the table names it."""
         word = self.name or word_of(self.loop)
         general = self.models.get("")
-        specs = {phase: _spec(self.models.get(phase, general)) for phase in self.loop.phases}
+        models = ((phase, self.models.get(phase, general)) for phase in self.loop.phases)
+        specs = {phase: model if isinstance(model, str) else str(getattr(model, "spec", "")) for phase, model in models}
         whole = len(set(specs.values())) == 1
         who = next(iter(specs.values())) if whole else " ".join(f"{phase}={spec}" for phase, spec in specs.items())
         who += f" · {self.text}" if self.text else ""
@@ -218,7 +219,7 @@ def make_plan(
         loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
-        same = digest([_describe_agent(loop_agent), *map(source_digest, _functions_of(variant.agent))])
+        same = digest([_describe_agent(loop_agent), *_digest_functions(variant.agent)])
         agents: dict[Any, Agent] = {}
         for task in suite.tasks:
             words, grader = suite.tools_of(task), suite.grader_of(task)
@@ -278,20 +279,15 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
     return described
 
 
-def _functions_of(agent: Agent | None) -> list[Any]:
-    """Return the functions of a compared agent that its settings do not describe: a change makes its cells new."""
-    if agent is None:
-        return []
-    given = (agent.instructions, agent.make_deps, *(tool.function for tool in agent._parts.toolset))
-    return [each for each in given if callable(each)]
-
-
-def source_digest(function: Any) -> str:
-    """Return a digest of a function's source; of its name, if it has no source."""
-    try:
-        return digest(inspect.getsource(inspect.unwrap(getattr(function, "func", function))))
-    except (OSError, TypeError, ValueError):
-        return digest(getattr(function, "__qualname__", type(function).__qualname__))
+def _digest_functions(agent: Agent | None) -> Iterator[str]:
+    """Yield a digest of the source (the name, without source) of each function of a compared agent that its settings do
+    not describe: a change makes its cells new."""
+    given = (agent.instructions, agent.make_deps, *(tool.function for tool in agent._parts.toolset)) if agent else ()
+    for function in filter(callable, given):
+        try:
+            yield digest(inspect.getsource(inspect.unwrap(getattr(function, "func", function))))
+        except (OSError, TypeError, ValueError):
+            yield digest(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _name_agents(agents: Mapping[str, Agent] | Iterable[Agent] | Agent) -> dict[str, Agent]:
@@ -305,10 +301,6 @@ def _name_agents(agents: Mapping[str, Agent] | Iterable[Agent] | Agent) -> dict[
             raise ConfigError(f"Two agents have the name {name!r}.", hint='Name them: agents={"a": ..., "b": ...}.')
         found[name] = each
     return found
-
-
-def _spec(model: AnyModel | None) -> str:
-    return model if isinstance(model, str) else "" if model is None else model.spec
 
 
 def _add_settings(model: AnyModel, phase: str, settings: AgentSettings) -> AnyModel:

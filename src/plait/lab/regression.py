@@ -76,14 +76,13 @@ async def check_requests(agent: Agent[Any, Any], rows: Iterable[RunRow]) -> list
     """Replay runs with an agent, and return what differs. Performs nothing."""
     found = []
     for row in rows:
-        check = RequestCheck(run=row.head.run, question=row.head.question, same=False)
+        requests, step, problem = 0, 0, ""
         try:
-            same = await agent._areplay(row.head.run)
-            check = structs.replace(check, same=True, requests=same.requests)
+            requests = (await agent._areplay(row.head.run)).requests
         except PlaitError as why:
-            at = why.at if isinstance(why, ReplayDiffers) else 0
-            check = structs.replace(check, step=at, problem=str(why))
-        found.append(check)
+            step, problem = why.at if isinstance(why, ReplayDiffers) else 0, str(why)
+        about: dict[str, Any] = {"requests": requests, "step": step, "problem": problem}
+        found.append(RequestCheck(run=row.head.run, question=row.head.question, same=not problem, **about))
     return found
 
 
@@ -102,7 +101,11 @@ async def run_again(
     made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
     that ended with an answer, without files, and are no later turns of a conversation.
     """
-    usable = [row for row in rows if is_usable(row)]
+    usable = [
+        row
+        for row in rows
+        if answer_of(row) is not None and not (row.head.history or row.head.given or row.head.files or row.head.caller)
+    ]
     if not usable:
         hint = "Name runs that ended with an answer, without files, and that are no later turns of a conversation."
         raise ConfigError("None of these runs can be asked again.", hint=hint)
@@ -117,8 +120,14 @@ async def run_again(
     ]
     suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
     if not effects:
-        recorded = await read_recorded_results(usable, store)
-        agents = {name: with_recorded_effects(agent, recorded) for name, agent in agents.items()}
+        recorded = RecordedResults()
+        await recorded.read(usable, store)
+        changed = {}
+        for name, agent in agents.items():
+            tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
+            hooks = (*agent.hooks, RecordedEffects(recorded))
+            changed[name] = agent.using(tools=tools, hooks=hooks, approve="never")  # nothing is done
+        agents = changed
     judge = load_grader(grader, journal=store.place)
     made = await acompare(suite, agents=agents, journal=store.place, engine=_Again({grader: judge}), **options)
     before = []
@@ -144,12 +153,6 @@ async def run_again(
         )
         for each in made.results
     ]
-
-
-def is_usable(row: RunRow) -> bool:
-    """Return whether the question of a run can be asked again alone, and the answer compared."""
-    head = row.head
-    return answer_of(row) is not None and not (head.history or head.given or head.files or head.caller)
 
 
 def answer_of(row: RunRow) -> Any:
@@ -182,30 +185,24 @@ class _Again(LocalEngine):
         return await super().perform(cell, earlier)
 
 
-async def read_recorded_results(rows: Iterable[RunRow], store: Store) -> RecordedResults:
-    """Return the results of all calls in runs and in their child runs."""
-    found = RecordedResults()
-    for row in rows:
-        for each in (row, *await list_descendants(store, row.head.run)):
-            timeline = await read_timeline(store, each.head.run)
-            artifacts = ArtifactStore(read_artifacts(timeline))
-            for call, observation in timeline.results:
-                made = artifacts.fill(observation.value) if find_artifacts(observation.value) else None
-                found.add(row.head.run, call.call, observation, made)
-    return found
-
-
 class RecordedResults:
-    """The results of calls in recorded runs, by tool and input."""
+    """The results of calls in recorded runs and in their child runs, by tool and input."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], dict[str, tuple[Observation, Any]]] = {}
 
-    def add(self, run: str, call: Call, result: Observation, artifacts: Any = None) -> None:
-        """Add a result of a run. `artifacts`: its value in Python, if it has artifacts."""
-        trouble = "raised" if result.trouble == "in_doubt" else result.trouble  # this time nothing is in doubt
-        shown = Observation(result.text, trouble, value=result.value, exact=result.exact, ends=result.ends)
-        self._found.setdefault((call.tool, digest(call.input)), {}).setdefault(run, (shown, artifacts))
+    async def read(self, rows: Iterable[RunRow], store: Store) -> None:
+        """Read the results of all calls in runs."""
+        for row in rows:
+            for each in (row, *await list_descendants(store, row.head.run)):
+                timeline = await read_timeline(store, each.head.run)
+                artifacts = ArtifactStore(read_artifacts(timeline))
+                for made, seen in timeline.results:
+                    trouble = "raised" if seen.trouble == "in_doubt" else seen.trouble  # this time nothing is in doubt
+                    shown = Observation(seen.text, trouble, value=seen.value, exact=seen.exact, ends=seen.ends)
+                    value = artifacts.fill(seen.value) if find_artifacts(seen.value) else None
+                    same = self._found.setdefault((made.call.tool, digest(made.call.input)), {})
+                    same.setdefault(row.head.run, (shown, value))
 
     def find(self, call: Call) -> tuple[Observation, Any]:
         """Return the result of an equal call, of the run that is asked again if it made one."""
@@ -247,12 +244,6 @@ class RecordedEffects(Guard[Any]):
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         return self._recorded.find(entry.effect)[0] if fresh and self.name in entry.decided else result
-
-
-def with_recorded_effects(agent: Agent[Any, Any], recorded: RecordedResults) -> Agent[Any, Any]:
-    """Return an agent that makes no call with effects. These get recorded results, so they need no approval."""
-    tools = [each if each.read_only else _answer_from(each, recorded) for each in agent._parts.toolset]
-    return agent.using(tools=tools, hooks=(*agent.hooks, RecordedEffects(recorded)), approve="never")
 
 
 def _answer_from(tool: Tool, recorded: RecordedResults) -> Tool:

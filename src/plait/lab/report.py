@@ -164,6 +164,10 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
     def show_success(row: TableRow) -> str:
         return "not measured" if not row.n and row.not_measured else show_percent(row.success, row.interval)
 
+    def show_changed(row: TableRow) -> str:
+        parts = ((row.fell_back, "other loop"), (row.calls_as_text, "calls as text"))
+        return ", ".join(f"{count:,} {what}" for count, what in parts if count) or "-"
+
     found = [column("loop", lambda row: one_line(row.loop), left=True)]
     if len({row.who for row in rows}) > 1:
         found.append(column("models", lambda row: one_line(row.who), left=True))
@@ -174,7 +178,7 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
         measured = tuple(show_number(row.measures.get(name), 3) for row in rows)
         found.append(TableColumn(one_line(name), measured, 7))
     if any(row.fell_back or row.calls_as_text for row in rows):
-        found.append(column("changed", _show_changed))
+        found.append(column("changed", show_changed))
     return [
         *found,
         column("steps", lambda row: show_number(row.steps, 1), 8),
@@ -305,12 +309,6 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
         return ["-"] * (len(parts) + 1)
     cut, total = in_units(known, 1)
     return [f"{each:,}" for each in (*cut, total)]
-
-
-def _show_changed(row: TableRow) -> str:
-    """Return how many runs were not of the row's loop: `2 other loop`, `32 calls as text`, "-" for none."""
-    parts = ((row.fell_back, "other loop"), (row.calls_as_text, "calls as text"))
-    return ", ".join(f"{count:,} {what}" for count, what in parts if count) or "-"
 
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from plait.agent import Agent
 from plait.core import Event, Loop
-from plait.core.errors import ConfigError, JournalError
+from plait.core.errors import ConfigError
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.lab.cells import NOT_MEASURED, read_result
@@ -105,18 +105,10 @@ def load_comparison(name: str, journal: str | Path | None = None) -> Comparison:
     return wait_for(_read_comparison(row.name, row.head, results, unfinished))
 
 
-def events_reader(comparison: Comparison) -> Callable[[str], list[Event] | None]:
-    """Return a function that reads a run's events by its id from the comparison's journal; None if it cannot."""
+def events_reader(comparison: Comparison) -> Callable[[str], list[Event]]:
+    """Return a function that reads a run's events by its id from the comparison's journal. It raises `JournalError`."""
     journal = Journal.at(comparison.journal)
-
-    def read_events(run: str) -> list[Event] | None:
-        try:
-            head, timeline = journal.head(run), journal.timeline(run, bodies=False)
-        except JournalError:
-            return None
-        return make_events(timeline, recorded_loop(head))
-
-    return read_events
+    return lambda run: make_events(journal.timeline(run, bodies=False), recorded_loop(journal.head(run)))
 
 
 async def _read_comparison(name: str, head: Mapping[str, Any], results: Results, unfinished: str) -> Comparison:

@@ -111,7 +111,9 @@ def read_task(entry: FileRecord) -> SuiteTask:
         if near and name not in FIELDS and near[0] not in value:
             raise entry.error(f"{name!r} is not a field of a task.", f"Did you mean {near[0]!r}?")
     question, answer = entry.text("question"), value.get("answer")
-    grader = entry.text("grader") if "grader" in value else _usual_grader(answer)
+    one = answer[0] if isinstance(answer, list) and answer else answer
+    usual = "yesno" if isinstance(one, bool) else "number" if isinstance(one, (int, float)) else ""  # "": the suite's
+    grader = entry.text("grader") if "grader" in value else usual
     kind = grader.partition(":")[0]
     if grader and kind != "judge":  # a judge's model may need a key, which looking at a suite does not
         try:
@@ -141,12 +143,6 @@ def read_task(entry: FileRecord) -> SuiteTask:
         now=now,
         about=about,
     )
-
-
-def _usual_grader(answer: Any) -> str:
-    """Return the grader for this kind of answer; "" for the suite's."""
-    one = answer[0] if isinstance(answer, list) and answer else answer
-    return "yesno" if isinstance(one, bool) else "number" if isinstance(one, (int, float)) else ""
 
 
 def _check_suite(found: Any, word: str) -> Suite:

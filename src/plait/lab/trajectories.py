@@ -30,7 +30,7 @@ from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
 from plait.models.wires.contents import find_references
-from plait.models.wires.turns import arguments
+from plait.models.wires.turns import arguments, chat_call
 
 SAME = "the same as another"
 """Why a line is skipped: an earlier run has the same messages."""
@@ -139,8 +139,10 @@ class Trajectories:
             for reason, count in without.items():
                 left_out[reason] = left_out.get(reason, 0) + count
             for example in made:
-                key = training_file(good.name, example.phase).encode() + b"\0" + example.duplicate_key
-                digest = hashlib.sha256(key).digest()
+                content = msgspec.json.encode(
+                    (training_file(good.name, example.phase), example.messages, example.tools)
+                )
+                digest = hashlib.sha256(content).digest()
                 if digest in seen:
                     left_out[SAME] = left_out.get(SAME, 0) + 1
                     continue
@@ -180,7 +182,9 @@ def find_trajectories(
     left_out: dict[str, int] = {}
     rows = {row.head.run: row for row in _candidates(place, runs, comparison, query if every else None, left_out)}
     ratings = wait_for(results.list_ratings(rows))
-    graded = _find_results(results, rows.values())
+    labels = dict.fromkeys(row.head.label for row in rows.values() if row.head.label)
+    read = map(read_result, wait_for(results.read(labels)).values())
+    graded = {result.run: result for result in read}  # a run whose cell was run again has none
     for run, row in rows.items():
         word, name = _loop_names(row)
         result, rating = graded.get(run), ratings.get(run)
@@ -212,12 +216,6 @@ def _candidates(
                 left_out["deleted"] = left_out.get("deleted", 0) + 1
     if query is not None:
         yield from reversed(wait_for(journal.store.list_runs(query)))
-
-
-def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:
-    labels = {row.head.label: None for row in rows if row.head.label}
-    found = (read_result(data) for data in wait_for(results.read(labels)).values())
-    return {result.run: result for result in found}  # a run whose cell was run again has none
 
 
 def _reject(
@@ -278,11 +276,6 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
         names = ("messages", "tools", "run", "step", "phase", "loop", "model", "task", "score", "approved")
         made = {name: getattr(self, name) for name in (*names, "remarks", "raw")}
         return {name: value for name, value in made.items() if value or name not in ("tools", "remarks", "raw")}
-
-    @property
-    def duplicate_key(self) -> bytes:
-        """Return the content by which two training examples are duplicates."""
-        return msgspec.json.encode((self.messages, self.tools))
 
 
 class _RecordedReply:
@@ -381,11 +374,7 @@ def _append_reply(messages: list[Chat], reply: Reply) -> list[Chat]:
         return [*messages, {"role": "assistant", "content": text}]
     before = sum(len(message.get("tool_calls") or ()) for message in messages)
     calls = [
-        {
-            "id": call.id or f"call_{number}",
-            "type": "function",
-            "function": {"name": call.tool, "arguments": arguments(call)},
-        }
+        chat_call(call.id or f"call_{number}", call.tool, arguments(call))
         for number, call in enumerate(reply.calls, before + 1)
     ]
     return [*messages, {"role": "assistant", "content": text or None, "tool_calls": calls}]

@@ -4,7 +4,7 @@ Only `ask_until_read` asks again. At temperature 0 a model gives the same reply 
 differs from the ones before it. The first repair shows the bad reply and what is wrong with it. If a reply comes again,
 the next request does not show it, says so, and raises the temperature. The third such request, or the last one, also
 changes the format, if the loop has another one. When a reply can be used, bad replies and complaints leave the prompt;
-the record keeps them.
+the record keeps them. Answers that were rejected stay in it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def ask_for_answer(
     none for the rest of a reply that was cut. The runtime ends the run after too many answers.
     """
     options: dict[str, Any] = {"is_answer": partial(is_typed_answer, context), "max_tokens": max_tokens}
-    options["schema"] = context.output.reply_schema if context.output is not None else None
+    spec = context.output
+    options["schema"] = spec.request_schema if spec is not None and spec.method != "prompt" else None
     options |= {"enough": bool} if concluding else {}
 
     def ask_for_text(bad: BadReply | None) -> Effects[Reply]:

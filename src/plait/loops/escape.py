@@ -91,7 +91,9 @@ class Escape:
         if self._patterns:
             text = from_line_start(partial(_without_labels, patterns=self._patterns), text, inline)
         if "<" in text or "[" in text or "◁" in text or "assistantfinal" in text.lower():
-            text = _without_reasoning(text)
+            low = text.lower()
+            if any(map(low.__contains__, _REASONING_MARKS)):
+                text = _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
         return without_tokens(text, self._tokens)
 
     def labels(self, text: str) -> str:
@@ -163,13 +165,6 @@ def without_tokens(text: str, tokens: Sequence[str]) -> str:
         if not count:
             break
     return text
-
-
-def _without_reasoning(text: str) -> str:
-    low = text.lower()
-    if not any(map(low.__contains__, _REASONING_MARKS)):
-        return text
-    return _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
 
 
 def _without_labels(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...]) -> str:

@@ -311,7 +311,9 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
     if rest and any(char.isalnum() for char in rest):
         remarks.append(cut(f"{len(rest)} characters after the call of {part.id} (line {part.line})"))
     raw = called.raw.strip()
-    return Step(part.id, name, given, why, EVIDENCE.find_ids(given), "" if raw == _try_text(name, given) else raw)
+    with suppress(ValueError):
+        raw = "" if raw == _input_text(name, given) else raw
+    return Step(part.id, name, given, why, EVIDENCE.find_ids(given), raw)
 
 
 def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:
@@ -341,13 +343,6 @@ def _input_text(tool: str, given: JSON) -> str:
     if isinstance(given, str) and is_plain_input(given) and _comes_back(tool, given):
         return given
     return escape_steps(write_json(given, f"The input of {tool!r}"))
-
-
-def _try_text(tool: str, given: JSON) -> str:
-    try:
-        return _input_text(tool, given)
-    except ValueError:
-        return ""
 
 
 @lru_cache(maxsize=256)  # a run asks it of the same inputs, each time it shows its plan

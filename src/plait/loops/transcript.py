@@ -79,8 +79,10 @@ class Transcript:
             if after := self._after(log):
                 said[-1] = structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({after})")
             return Think(phase, (*self._heads[summary], *said, *tail))
-        turns, raw = self._past_turns(log, view), self._raw_log(log, view)
-        shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
+        after = self._after(log)
+        raw = [self._show_raw(log.entries[i], i, view.of_entry(i)) for i in view.find_shown(len(log.entries))]
+        raw += [f"({after})\n"] if after else []
+        shown = {"log": "".join(raw), "turns": self._past_turns(log, view), "opening": "" if tail else opening}
         values = {**task, **shown, "phase": phase}
         if self._kind == "user":
             indexes = view.find_shown(len(log.entries))
@@ -93,11 +95,6 @@ class Transcript:
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
-
-    def _raw_log(self, log: Scratchpad, view: View) -> str:
-        after = self._after(log)
-        shown = (self._show_raw(log.entries[i], i, view.of_entry(i)) for i in view.find_shown(len(log.entries)))
-        return "".join(shown) + (f"({after})\n" if after else "")
 
     def _past_turns(self, log: Scratchpad, view: View) -> list[PastTurn]:
         """Return the turns for a template that writes the log itself. A remark follows the last observation."""

@@ -16,10 +16,10 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
+from plait.models.base import OPENAI, Abilities, FollowsInput, OnText, Request, Response
 from plait.models.fallback import join_two
 from plait.models.http import MAX_BODY
-from plait.models.presets import dialect_of
+from plait.models.presets import HOSTS
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
 from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
@@ -228,7 +228,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             params = {**params, **named, **settings.extra_body}
             if "temperature" in named:  # a setting of the user is never left out
                 abilities = structs.replace(abilities, temperature=True)
-        return WireOptions(self.name, abilities, self.provider, dialect_of(self.provider), params, self.temperature)
+        dialect = HOSTS[self.provider].dialect if self.provider in HOSTS else OPENAI
+        return WireOptions(self.name, abilities, self.provider, dialect, params, self.temperature)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
         wire, prefill = load_wire(self.wire), self._repeatable_prefill(think)

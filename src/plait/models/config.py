@@ -139,6 +139,10 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             key: convert_table(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
             for key in ("endpoints", "prices", "settings", "abilities", "rate_limits", "params", "local")
         }
+        able = {}
+        for name, value in tables["abilities"].items():
+            able[name] = convert_table(value, dict[str, bool], f'{source}: abilities."{name}"')
+            _check_names(able[name], ABILITIES, f'{source}: abilities."{name}"')
         timeout = settings.get("timeout")
         timeout = None if timeout is None else convert_table(timeout, Seconds, f"{source}: timeout")
         return cls(
@@ -151,10 +155,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
                 for name, value in tables["settings"].items()
                 for place in [f'{source}: settings."{name}"']
             },
-            abilities={
-                name: _read_abilities(value, f'{source}: abilities."{name}"')
-                for name, value in tables["abilities"].items()
-            },
+            abilities=able,
             rate_limits=_rate_limits(tables["rate_limits"], tables["endpoints"], f"{source}: rate_limits"),
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),
@@ -162,12 +163,6 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             timeout=timeout,
             source=source,
         )
-
-
-def _read_abilities(value: Any, where: str) -> dict[str, bool]:
-    abilities = convert_table(value, dict[str, bool], where)
-    _check_names(abilities, ABILITIES, where)
-    return abilities
 
 
 def _rate_limits(table: Mapping[str, Any], endpoints: Mapping[str, Any], where: str) -> dict[str, RateLimit]:

@@ -97,11 +97,6 @@ def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
     return found
 
 
-def dialect_of(provider: str) -> RequestDialect:
-    """Return how a provider's requests differ from OpenAI's; for an unknown provider they do not."""
-    return HOSTS[provider].dialect if provider in HOSTS else OPENAI
-
-
 def wire_of(host: str, name: str, address: str) -> str:
     """Return the wire of a model on a host of `HOSTS` ("" is no known host) at `address`.
 

@@ -9,6 +9,7 @@ from msgspec import convert
 
 from plait.core import Reply, Think
 from plait.core.errors import ModelError
+from plait.core.text import count_shared
 from plait.models.base import Abilities, Model, OnText, Request, Response
 from plait.models.chat import ChatModel
 from plait.models.fallback import join_models
@@ -113,17 +114,13 @@ class Recorded:
     def _not_recorded(self, body: bytes) -> NotRecorded:
         if not self._answers:
             return NotRecorded("There is no record of any request.")
-        at, nearest = max((_common_length(body, known), known) for known in self._answers)
+        at, nearest = max((count_shared(body, known), known) for known in self._answers)
         asked, known = (_show(text[max(0, at - SHOWN // 3) : at + SHOWN]) for text in (body, nearest))
         message = (
             f"This request is not among the {len(self._answers)} recorded ones. From byte {at} on it differs "
             f"from the nearest: asked {asked}, recorded {known}."
         )
         return NotRecorded(message, hint="The code, the prompts or the model's settings have changed.")
-
-
-def _common_length(a: bytes, b: bytes) -> int:
-    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _show(part: bytes) -> str:

@@ -324,7 +324,8 @@ def _chat_model(
     context_tokens = endpoint.context_tokens
     limits = {name: getattr(endpoint, name) for name in RateLimit.__struct_fields__}
     limit = convert_table(limits, RateLimit, "endpoint")
-    rate = _own_rate(spec, name, config) or _rate_of(endpoint, name)
+    price = find_by_name((name,), endpoint.price) if isinstance(endpoint.price, Mapping) else endpoint.price
+    rate = _own_rate(spec, name, config) or (price.rate if isinstance(price, Price) else price)
     if rate is None and local:
         rate = config.electricity or LOCAL
     elif rate is None:
@@ -355,13 +356,6 @@ def _chat_model(
         stated_abilities=tuple(endpoint.abilities),
         context_tokens=context_tokens,
     )
-
-
-def _rate_of(endpoint: EndpointConfig, name: str) -> Rate | None:
-    price = endpoint.price
-    if isinstance(price, Mapping):
-        price = find_by_name((name,), price)
-    return price.rate if isinstance(price, Price) else price
 
 
 def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:

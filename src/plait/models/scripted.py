@@ -28,6 +28,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
+from plait.models.wires.turns import chat_call
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
 from plait.user_files import read_file
 from plait.user_functions import call_plain
@@ -43,7 +44,7 @@ class ScriptedTurn(msgspec.Struct, frozen=True):
 
 Said: TypeAlias = str | Reply | ScriptedTurn | Mapping[str, Any]
 Script: TypeAlias = Said | BaseException | Callable[[Think], Said]
-Replies: TypeAlias = Sequence[Script] | Callable[[Think], Said]
+Replies: TypeAlias = Sequence[object] | Callable[[Think], Said]  # each a `Script`: mixed lists are lists of objects
 WriteReply: TypeAlias = Callable[[str, Sequence[Call], Any, str, int], str]
 """Writes calls or an answer as text, for a phase: see `loops.registry.write_reply`."""
 
@@ -78,7 +79,7 @@ class Scripted:
 
     def __init__(
         self,
-        replies: Replies | Mapping[str, Replies],
+        replies: Replies | Mapping[str, object],
         *,
         by_turn: bool = True,
         delay: float = 0.0,
@@ -99,12 +100,18 @@ class Scripted:
         self.spec = spec or f"scripted:{name}"
         self.endpoint = ""
         self.rate = rate
-        self.abilities = abilities or structs.replace(ABILITIES, tools=_holds_calls(self.scripts))
+        if abilities is None:  # a function may make native calls
+            given = [each for script in self.scripts.values() for each in ([script] if callable(script) else script)]
+            made = [each.reply if isinstance(each, ScriptedTurn) else each for each in given]
+            has_calls = any(each.calls if isinstance(each, Reply) else callable(each) for each in made)
+            abilities = structs.replace(ABILITIES, tools=has_calls)
+        self.abilities = abilities
         self.params = dict(params)
         self.context_tokens = context_tokens
         self.secrets: tuple[str, ...] = ()
         self._state = _State()
         self._write: WriteReply | None = None
+        self._earlier: tuple[str, ...] = ()
 
     __or__ = join_two
 
@@ -113,10 +120,11 @@ class Scripted:
         """Return the attempts of this process."""
         return self._state.sent
 
-    def for_loop(self, write: WriteReply) -> Scripted:
-        """Return the same script for a loop, whose `write` writes calls and answers as text."""
+    def for_run(self, write: WriteReply, earlier: tuple[str, ...]) -> Scripted:
+        """Return the same script for a run. Its loop's `write` writes calls and answers as text. `earlier` are the
+        questions and answers of its conversation before it, and its own question: their replies do not count."""
         made = copy(self)
-        made._write = write
+        made._write, made._earlier = write, earlier
         return made
 
     def __repr__(self) -> str:
@@ -248,7 +256,7 @@ class Scripted:
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         lists = {name: each for name, each in self.scripts.items() if name != think.phase and not callable(each)}
         others = [self._render(each, think, name, n) for name, said in lists.items() for n, each in enumerate(said, 1)]
-        place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
+        place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else (), self._earlier)
         if place > len(at):  # the conversation has turns of which the script knows nothing
             raise self._script_over(len(at), think)
         start = at[place - 1] + 1 if place else 0
@@ -277,23 +285,20 @@ class _State(msgspec.Struct):
     given: dict[str, int] = {}
 
 
-def _holds_calls(scripts: Mapping[str, Any]) -> bool:
-    """Return whether a script has native calls, or functions, which may make some."""
-    replies = [reply for each in scripts.values() for reply in ((each,) if callable(each) else each)]
-    made = [reply.reply if isinstance(reply, ScriptedTurn) else reply for reply in replies]
-    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in made)
-
-
-def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
+def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script], earlier: Sequence[str]) -> int:
     """Return how many of the replies were given: the place after the last one in the conversation.
 
     Each model turn is searched from the place of the last match, so a reply that was removed again (a bad one, after
     its repair) is skipped. A turn that a loop rewrote, or that a function wrote, has no text to find: it takes the next
-    place. Replies of another phase (one of `others`) do not count.
+    place. Replies of another phase (one of `others`), and those up to the texts `earlier`, do not count.
     """
     texts = [_text_of(turn, think.stop) for turn in turns]
-    place = 0
-    said = [message for message in think.messages if message.role == "assistant"]
+    place = begin = 0
+    spoken = [message for message in think.messages if message.role in ("user", "assistant")]
+    for text in earlier:
+        places = [i for i in range(begin, len(spoken)) if spoken[i].content.strip() == text.strip()]
+        begin = places[0] + 1 if places else begin
+    said = [message for message in spoken[begin:] if message.role == "assistant"]
     for message in said:
         wanted = message.content.strip()
         found = next((i for i in range(place, len(texts)) if wanted and _is_same(texts[i], wanted)), None)
@@ -303,10 +308,12 @@ def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -
     last = think.messages[-1].content if think.messages and not said else ""
     for log in (think.prompt or last, think.prefill):
         at = 0
-        for i in range(place, len(texts)):
-            text = texts[i]
-            if text and (len(text) >= 8 or log is think.prefill) and (found_at := log.find(text, at)) >= 0:
-                place, at = i + 1, found_at + len(text)
+        for text in earlier[:-1]:
+            if len(text) >= 8 and (found_at := log.find(text, at)) >= 0:
+                at = found_at + len(text)
+        for i, reply in enumerate(texts[place:], place):
+            if reply and (len(reply) >= 8 or log is think.prefill) and (found_at := log.find(reply, at)) >= 0:
+                place, at = i + 1, found_at + len(reply)
     return place
 
 
@@ -327,14 +334,8 @@ def _encode_body(reply: Reply, model: str) -> bytes:
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id or f"call_{i}",
-                "type": "function",
-                "function": {"name": call.tool, "arguments": _arguments(call)},
-            }
-            for i, call in enumerate(reply.calls)
-        ]
+        calls = enumerate(reply.calls)
+        message["tool_calls"] = [chat_call(call.id or f"call_{i}", call.tool, _arguments(call)) for i, call in calls]
     finish = {"calls": "tool_calls", "filter": "content_filter"}.get(reply.finish, reply.finish)
     if reply.calls and finish == "stop":
         finish = "tool_calls"
@@ -380,7 +381,7 @@ def _read_script(value: Any, where: str) -> list[Script]:
 def _read_reply(item: Any, where: str) -> Script:
     if isinstance(item, str | Reply | ScriptedTurn | BaseException) or callable(item):
         return cast(Script, item)
-    if not isinstance(item, dict):
+    if not isinstance(item, Mapping):
         raise ConfigError(f"{where} should be text or an object, not {repr_short(item)}.")
     if "error" in item:
         kind = getattr(errors, str(item["error"]), None)

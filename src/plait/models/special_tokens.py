@@ -65,11 +65,6 @@ _MOST = 1 << 24
 """Maximum entries of a list, and bytes of a text, that are accepted."""
 
 
-def special_tokens_of(model: Any) -> tuple[str, ...]:
-    """Return a model's special tokens; none if it does not know them."""
-    return tuple(getattr(model, "special_tokens", ()))
-
-
 def tokens_of_family(name: str) -> tuple[str, ...]:
     """Return the special tokens of the family in a model's name; none for an unknown one."""
     return next((tokens for pattern, tokens in _FAMILIES if pattern.search(name)), ())

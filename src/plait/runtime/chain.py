@@ -112,14 +112,12 @@ def _passes(made: Any, given: Any) -> bool:
     return made is given or (not isinstance(made, Refuse | AskApproval) and bool(made == given))
 
 
-def _ignore(*_: object, **__: object) -> None:
-    """Note nothing."""
-
-
 class Chain:
     """The guards of one run, in their order. `remark` notes something about a new entry: kind, text, step and key."""
 
-    def __init__(self, guards: Iterable[Guard], journal: RunJournal, remark: Callable[..., None] = _ignore) -> None:
+    def __init__(
+        self, guards: Iterable[Guard], journal: RunJournal, remark: Callable[..., None] = lambda *_, **__: None
+    ) -> None:
         self.guards = sorted(guards, key=lambda guard: guard.order)
         self.journal, self.decisions, self._remark = journal, Decisions(journal), remark
         names = [guard.name for guard in self.guards]

@@ -82,7 +82,7 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._units = self._units or known_values.name_units(words)
+        self._units = self._units or not words.isdisjoint(known_values.UNITS)
 
     def wrote(self, code: str) -> None:
         """Add code that the model wrote. From now on only constants of such code count as literals."""
@@ -214,14 +214,6 @@ def refuse_invented(found: Iterable[str], others: Iterable[str]) -> str:
     return (
         f"This call was not made: {', '.join(found)} stands neither in the task nor in any result, so it is made up. "
         f"First call another tool{who}, with the name of what you need in words, then use what it gives."
-    )
-
-
-def answer_warning(found: Iterable[str]) -> str:
-    """Return what the model reads about ungrounded values in its answer."""
-    return (
-        f"That can't be the answer: {', '.join(found)} stands neither in the task nor in any observation. Look up what "
-        "is missing, and have a tool compute what has to be computed; then answer."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations
 from math import isfinite
@@ -38,7 +38,10 @@ def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bo
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False
-    if any(_same(value, each) for each in _percents(known)):
+    percents = [
+        part for each in known if each < 100 for part in (1 - each / 100, 1 + each / 100, 100 - each, 100 + each)
+    ]
+    if any(_same(value, each) for each in percents):
         return True
     size = len(str(int(abs(value))))
     digits = size + decimals
@@ -64,12 +67,6 @@ def _results(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Itera
             yield near
     if rounded:
         yield from (round(each, decimals) for each in others if isfinite(each))
-
-
-def _percents(known: tuple[float, ...]) -> Iterator[float]:
-    for each in known:
-        if each < 100:
-            yield from (1 - each / 100, 1 + each / 100, 100 - each, 100 + each)
 
 
 def _same(one: float, other: float) -> bool:
@@ -119,8 +116,10 @@ def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, st
             sides = [*_numbers_of(node.left), *_numbers_of(node.right)]
             whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
             whole = whole and isinstance(node.op, ast.Mult) and not units
-            if not _is_text(node.left) and not _is_text(node.right):
-                yield from (side for side in sides if not (scales and is_conversion(side[1], whole=whole)))
+            for side in sides if not _is_text(node.left) and not _is_text(node.right) else ():
+                converts = scales and re.fullmatch(_NUMBERS, side[1])
+                if not converts or (whole and re.fullmatch(_ROUND, side[1])):
+                    yield side
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             held = node.value
             parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])
@@ -155,16 +154,11 @@ _CONVERTING = re.compile(rf"[*/]\s*({_NUMBERS})(?![\d.,]*\d)|(?<![\d.,])({_NUMBE
 _GUESSED = re.compile(
     rf"(?<![\d.,])\d{{1,18}}\s*\*\s*({_ROUND})(?![\d.,]*\d)|(?<![\d.,])({_ROUND})\s*\*\s*\d{{1,18}}(?![\d.]*\d)"
 )
-_WORDS = {
+UNITS = {
     "percent", "percentage", "%", "cent", "mm", "cm", "m", "km", "mg", "g", "kg", "ml", "l", "ton", "tonne", "second",
     *(f"{scale}{unit}" for scale in ("", "milli", "centi", "kilo")
       for unit in ("metre", "meter", "gram", "litre", "liter", "watt", "byte")),
 }  # fmt: skip
-
-
-def name_units(words: Set[str]) -> bool:
-    """Say whether words of a text name units."""
-    return not words.isdisjoint(_WORDS)
 
 
 def find_conversions(formula: str) -> set[str]:
@@ -177,8 +171,3 @@ def find_guesses(formula: str) -> set[str]:
     nothing: models guess unknown prices with them."""
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
-
-
-def is_conversion(number: str, *, whole: bool) -> bool:
-    """Say whether a factor or divisor converts units. `whole`: it multiplies a whole number in a text without units."""
-    return re.fullmatch(_NUMBERS, number) is not None and not (whole and re.fullmatch(_ROUND, number))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import convert, structs
 
-from plait.core import Loop, Think
+from plait.core import Loop, Task, Think
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
@@ -18,7 +18,6 @@ from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.settings import ModelSettings, choose_settings, takes_settings
-from plait.models.special_tokens import special_tokens_of
 
 
 class Phases:
@@ -28,12 +27,8 @@ class Phases:
     be used stays left for the rest of the run, in all phases.
     """
 
-    def __init__(self, models: Mapping[str, Model], loop: Loop | None = None) -> None:
-        """`loop` writes the calls and answers of scripted models as text."""
-        self._models: dict[str, tuple[Model, ...]] = {
-            phase: members_of(model) if loop is None else tuple(_fit_to_loop(each, loop) for each in members_of(model))
-            for phase, model in models.items()
-        }
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
         self._left: set[str] = set()
         self._now: dict[str, Model] = {}
         """The model of each phase, until one is left or loses an ability."""
@@ -56,6 +51,15 @@ class Phases:
         """Return what a phase asks if this model of it cannot be used; None if there is nothing else."""
         left = {*self._left, model.spec}
         return next((each for each in self._members(phase) if each.spec not in left), None)
+
+    def fit_to_run(self, loop: Loop, task: Task) -> None:
+        """Tell scripted models how the loop writes calls and answers, and what was said before the run."""
+        said = [text for turn in task.history for text in (turn.question, turn.answer)]
+        fitting = partial(write_reply, loop), (*said, task.question) if said else ()
+        for phase, members in self._models.items():
+            fits = [(each, getattr(type(each), "for_run", None)) for each in members]  # a model that wraps one stays
+            self._models[phase] = tuple(each if fit is None else fit(each, *fitting) for each, fit in fits)
+        self._now.clear()
 
     def leave(self, spec: str) -> None:
         """Ask this model no more in this run, where a phase has another one."""
@@ -100,11 +104,6 @@ class Phases:
     def spec(self, phase: str) -> str:
         """Return a phase's model as the user wrote it, with its fallback models."""
         return join_models(self._members(phase)).spec
-
-
-def _fit_to_loop(model: Model, loop: Loop) -> Model:
-    fit = getattr(type(model), "for_loop", None)  # of its own class: a model that wraps a scripted one stays
-    return model if fit is None else cast(Model, fit(model, partial(write_reply, loop)))
 
 
 def models_of_run(
@@ -165,7 +164,7 @@ def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[s
     for phase, model in models.items():
         said = head.models.get(phase, {}) if head is not None else {}
         recorded = said.get("spec") == model.spec
-        found.update(said.get("special_tokens", ()) if recorded else special_tokens_of(model))
+        found.update(said.get("special_tokens", ()) if recorded else getattr(model, "special_tokens", ()))
     return tuple(sorted(found))
 
 

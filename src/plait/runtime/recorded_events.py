@@ -23,7 +23,7 @@ from plait.journal.entries import (
     RecordedNote,
     ToolCall,
 )
-from plait.journal.records import Resumption, RunHead
+from plait.journal.records import Decision, Resumption, RunHead
 from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
 from plait.runtime.signals import describe_signal, read_signal
@@ -104,8 +104,13 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [ev.Noted(step, *said)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
-        case "answered", Question() as question:
-            return [ev.Noted(0, "told", _describe_answer(question))]
+        case "answered", Question(answer=Decision(action="edit")) as question:
+            edited = escape_hidden(msgspec.json.encode(question.edited_input).decode())
+            return [ev.Noted(0, "told", f"approved, with {edited}")]
+        case "answered", Question(answer=Decision(action=action, text=text)):
+            return [ev.Noted(0, "told", "approved" if action == "yes" else f"refused: {text}".removesuffix(": "))]
+        case "answered", Question(answer=answer):
+            return [ev.Noted(0, "told", str(answer or ""))]
         case _, Resumption(lost=lost) if lost:
             return [ev.Noted(0, "journal", lost)]
         case _, OtherWork() as other:
@@ -117,12 +122,3 @@ def describe_work(other: OtherWork) -> str:
     """Return an entry of a kind of work that this version does not know as JSON: what was asked, and the result."""
     asked = encode(other.asked).decode()
     return escape_hidden(f"{asked} -> {encode(other.result).decode()}" if other.has_ended else asked)
-
-
-def _describe_answer(question: Question) -> str:
-    answer = question.answer
-    if answer is None or isinstance(answer, str):
-        return answer or ""
-    if answer.action == "edit":
-        return f"approved, with {escape_hidden(msgspec.json.encode(question.edited_input).decode())}"
-    return "approved" if answer.action == "yes" else f"refused: {answer.text}".removesuffix(": ")

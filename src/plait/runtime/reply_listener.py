@@ -40,7 +40,8 @@ class ReplyListener:
         run_spec, is_watched = self._engine.run_spec, self._engine.on_event is not None
         self._splitter = splitter_of(run_spec.loop, self._effect.phase) if is_watched else None
         follows = is_watched and run_spec.output.spec is not None and not self._holds_answers
-        self._answer = PartialAnswer(run_spec.output, self._show_output) if follows else None
+        show = (lambda value: self._engine.say(ev.PartialOutput(self._step, value))) if follows else None
+        self._answer = PartialAnswer(run_spec.output, show) if show else None
         self._fed, self._line = False, ""
 
     def __call__(self, text: str) -> None:
@@ -81,14 +82,6 @@ class ReplyListener:
                 self._engine.written.add(self._step, self._key, piece.kind, piece.text)
             if piece.kind == "answer" and self._answer is not None and not self._only_answer:
                 self._answer.add(piece.text)
-
-    def _show_output(self, value: Any) -> None:
-        self._engine.say(ev.PartialOutput(self._step, value))
-
-
-def listen_to_reply(engine: Engine, entry: Entry, *, again: bool) -> ReplyListener | None:
-    """Return the listener for the text of an unfinished reply; None if nobody needs it."""
-    return ReplyListener(engine, entry, again) if engine.on_event is not None or entry.effect.watch else None
 
 
 class PartialAnswer:

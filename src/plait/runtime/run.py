@@ -201,10 +201,10 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         found = []
         for each in self.timeline.tool_calls:
             if tool in ("", each.call.tool):
-                seen, made = each.seen or Observation(""), each.observation
+                seen = each.seen or Observation("")
                 result = seen.text if seen.value is None else seen.value
-                status = seen.trouble or ("ok" if made is not None else "open")
-                found.append(CallOfRun(each.call.tool, each.call.input, result, status, seen.text, each.step, self.id))
+                call = each.call
+                found.append(CallOfRun(call.tool, call.input, result, each.status, seen.text, each.step, self.id))
         for child in self.children if children else ():
             found += child.calls_of(tool, children=True)
         return tuple(found)
@@ -237,12 +237,14 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
             phases = [row.json() for row in self.phases]
         except JournalError:  # report the run's end even if its record is lost
             phases = None
+        outcome = self.outcome
+        waits = {"kind": outcome.kind, "question": outcome.question} if isinstance(outcome, Waiting) else None
         return {
             "run": self.id,
             "status": self.status,
             "answer": self.answer,
             "reason": self.reason,
-            "waits": waits_of(self.outcome),
+            "waits": waits,
             "loop": self.loop,
             "steps": self.steps,
             "calls": self.calls,
@@ -269,11 +271,6 @@ def id_of_run(run: str | Run[Any]) -> str:
     if not isinstance(run, str):
         raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
     return run
-
-
-def waits_of(outcome: Outcome | None) -> dict[str, str] | None:
-    """Return what a run waits for, as JSON: the kind, and the id of the question that an answer names."""
-    return {"kind": outcome.kind, "question": outcome.question} if isinstance(outcome, Waiting) else None
 
 
 def run_of(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from plait.core import Call, Loop, LoopContext, Task, Waiting
 from plait.core.errors import JournalError, ReplayDiffers
+from plait.core.text import count_shared
 from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
@@ -95,9 +96,7 @@ class RunSpec:
 
 def differs(key: str, step: int, expected: str, found: str) -> ReplayDiffers:
     """Return the error of a run that differs from its record at an entry."""
-    where = next(
-        (k for k, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found))
-    )
+    where = count_shared(expected, found)
     start = max(0, where - 60)
     shown = "\n".join(difflib.ndiff([expected[start : where + 80]], [found[start : where + 80]]))
     return ReplayDiffers(

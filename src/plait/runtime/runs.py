@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,7 +35,7 @@ from plait.runtime.make_guards import make_guards
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import Spent, read_children_spent, spent_in, sum_record
+from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -102,7 +102,17 @@ async def claim(
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     if asked is not None and asked.run != head.run:  # the claim keeps other processes away from the child runs, too
-        await _answer_child(store, asked.run, given, run_spec.phases.secrets())
+        child = await store.find_run(asked.run)
+        child_log = await store.claim(
+            asked.run,
+            owner_of_this_process(),
+            secrets=run_spec.phases.secrets(),
+            force=True,  # whoever may go on with the parent may go on with its children
+            rows=len(await store.read_rows(asked.run)),
+            records=[(given, None)],
+        )
+        if child.outcome is not None:  # else it was interrupted, and goes on as such
+            await child_log.end(child.status, child.outcome, child.totals)
     rows = await store.read_rows(head.run)
     return replace(run_spec, past=await _read_past(head, rows, store), trust_until=head.fork_at), log
 
@@ -120,7 +130,7 @@ async def _read_past(head: RunHead, rows: Sequence[Row], store: Store) -> Past:
             for each in timeline.children
             if not each.closed
         }
-        | await read_children_spent(store, head.run),
+        | {row.head.run: await read_spent(store, row) for row in await list_children(store, head.run)},
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
         lost=lost[-1].lost if lost else "",
@@ -215,21 +225,6 @@ def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
     return record_answer(asked, value)
-
-
-async def _answer_child(store: Store, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:
-    """Record the answer to a question of a child run. The child goes on when its parent does."""
-    row = await store.find_run(run)
-    log = await store.claim(
-        run,
-        owner_of_this_process(),
-        secrets=secrets,
-        force=True,  # whoever may go on with the parent may go on with its children
-        rows=len(await store.read_rows(run)),
-        records=[(answer, None)],
-    )
-    if row.outcome is not None:  # else it was interrupted, and goes on as such
-        await log.end(row.status, row.outcome, row.totals)
 
 
 _BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)

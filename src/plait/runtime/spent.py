@@ -56,11 +56,6 @@ def spent_in(totals: dict[str, Any]) -> Spent:
     )
 
 
-async def read_children_spent(store: Store, run: str) -> dict[str, Spent]:
-    """Return what each child run of a run used so far, with its own child runs."""
-    return {row.head.run: await read_spent(store, row) for row in await list_children(store, run)}
-
-
 async def read_spent(store: Store, row: RunRow) -> Spent:
     """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
     spent, rows = Spent(), [row]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from plait.core.code import CodeError, CodeLimit, CodeLimits
 from plait.core.errors import ConfigError
-from plait.sandbox.piece_limits import MESSAGE_CHARS, cut, source_line
+from plait.sandbox.piece_limits import MESSAGE_CHARS, SOURCE_CHARS, cut
 
 PRELUDE = "import asyncio, json, math, re\nfrom datetime import date, datetime, time, timedelta\n"
 """Code that runs when a session opens. It defines the names that code finds there."""
@@ -78,7 +78,9 @@ class SandboxTurn:
 
 def code_error(code: str, kind: str, message: str, line: int = 0, limit: CodeLimit = "") -> CodeError:
     """Return the error of a piece of code, with the source of its line. Long texts are cut."""
-    return CodeError(kind, cut(message, MESSAGE_CHARS), line, source_line(code, line), limit)
+    lines = code.splitlines()
+    source = cut(lines[line - 1], SOURCE_CHARS) if 0 < line <= len(lines) else ""
+    return CodeError(kind, cut(message, MESSAGE_CHARS), line, source, limit)
 
 
 def check_results(results: Sequence[Result], waiting: int) -> None:

@@ -124,8 +124,11 @@ class MontySession:
                     return self._end(None)
                 try:
                     after = piece.next_step(at)
-                except Over as over:
-                    return await self._abort(at, piece, over)
+                except Over as over:  # it waits at a call: none of its code runs any more
+                    line, piece.at = piece.line(at.position), at
+                    undone, lost = await self._unwind(piece)
+                    error = self._limit(piece, over.limit, undone and not lost, line, over.message)
+                    return self._end(error, lost)
                 if after is None:
                     return piece.turn()
                 step = after
@@ -173,13 +176,6 @@ class MontySession:
         text = f"{words or message}. {UNDONE}" if undone else f"{words or message}."
         return code_error(piece.code, kind, text, line, limit)
 
-    async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> SandboxTurn:
-        """End a piece that waits at a call. None of its code runs any more."""
-        line = piece.line(at.position)
-        piece.at = at
-        undone, lost = await self._unwind(piece)
-        return self._end(self._limit(piece, over.limit, undone and not lost, line, over.message), lost)
-
     async def _give_up(self) -> None:
         piece = self._piece
         assert piece is not None
@@ -190,7 +186,8 @@ class MontySession:
         """End a waiting piece. Returns whether the piece was undone, and whether all names were lost. If the code
         cannot catch an exception, Plait raises one at the call and keeps the names made so far."""
         waits = getattr(piece.at, "pending_call_ids", None)
-        if piece.at is not None and waits != [] and not self._holds_exceptions(piece.code):
+        earlier = (one for one in self._sources.values() if re.search(r"\b(def|class|lambda)\b", one))
+        if piece.at is not None and waits != [] and not any(map(_HOLDS.search, (piece.code, *earlier))):
             given_up = {"exc_type": "KeyboardInterrupt", "message": "given up"}
             try:
                 await piece.at.resume(given_up if waits is None else dict.fromkeys(waits, given_up))
@@ -201,10 +198,6 @@ class MontySession:
             except (self._monty.MontyError, RuntimeError):
                 pass
         return True, await self._back()
-
-    def _holds_exceptions(self, code: str) -> bool:
-        earlier = (one for one in self._sources.values() if re.search(r"\b(def|class|lambda)\b", one))
-        return any(_HOLDS.search(one) for one in (code, *earlier))
 
     async def _back(self) -> bool:
         """Restore the saved state. Returns True if nothing was saved, so all names are lost."""

@@ -190,8 +190,8 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
     if tree is None:
         return code
     names = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name)))
-    own = (one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one))
-    functions = functions - set(own)
+    own = {one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one)}
+    functions = functions - own
     lines = [line.encode() for line in code.split("\n")]
     edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, new text
     for call in returned_calls(tree):

@@ -92,9 +92,3 @@ def describe_limit(limit: str, limits: Any) -> tuple[str, str]:
 def cut(text: str, chars: int) -> str:
     """Cut a text that is too long, and say so."""
     return text if len(text) <= chars else f"{text[:chars]} [... cut: {len(text) - chars} more characters]"
-
-
-def source_line(code: str, line: int) -> str:
-    """Return a line of the code by its number, counted from 1; "" if it does not exist."""
-    lines = code.splitlines()
-    return cut(lines[line - 1], SOURCE_CHARS) if 0 < line <= len(lines) else ""

@@ -98,8 +98,10 @@ class ProcessSession:
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
             "packages": None if self.packages is None else structs.asdict(self.packages),
-            "zones": [*zoneinfo.TZPATH, *_bundled_zones()],
         }
+        bundled = find_spec("tzdata")  # a package with time zones
+        places = (bundled.submodule_search_locations or ()) if bundled is not None else ()
+        first["zones"] = [*zoneinfo.TZPATH, *(os.path.join(place, "zoneinfo") for place in places)]
         child = self._child = await Child.start(4 * limits.output_chars)
         first |= {"folder": child.folder, "parent": os.getpid()}
         said: dict[str, Any] = {}
@@ -272,12 +274,6 @@ class ProcessSession:
             self._handles[token] = value
         things[token] = value.about
         return {"$handle": token}
-
-
-def _bundled_zones() -> list[str]:
-    """Return the folder of time zones of the package tzdata, if it is installed."""
-    spec = find_spec("tzdata")
-    return [os.path.join(place, "zoneinfo") for place in (spec.submodule_search_locations or () if spec else ())]
 
 
 def _name_file(name: Any) -> str:

@@ -94,8 +94,8 @@ def main(fd: int, memory: int) -> None:
     worker_packages.load_zones(settings.pop("zones"))
     files = None
     if packages:
-        for place in packages["folders"]:
-            worker_privacy.show_below(place)
+        site = f"{worker_privacy.LIBRARY}/site-packages"  # how code sees the files of installed packages
+        worker_privacy.FOLDERS.update((os.path.abspath(place), site) for place in packages["folders"])
         files = worker_packages.load_packages(packages, folder)
         for thread in threading.enumerate():  # namespaces need a process with one thread
             if thread is not threading.current_thread():

@@ -16,21 +16,16 @@ from typing import Any
 LIBRARY, WORKER = "/python", "/sandbox"
 """The folders that code sees instead of the standard library's and this one."""
 
-_folders = {os.path.dirname(os.path.abspath(__file__)): WORKER, os.path.dirname(os.__file__): LIBRARY}
+FOLDERS = {os.path.dirname(os.path.abspath(__file__)): WORKER, os.path.dirname(os.__file__): LIBRARY}
 
 
 def show_path(path: str) -> str:
     """Return the path of a module's file as code sees it."""
-    for folder, name in _folders.items():
+    for folder, name in FOLDERS.items():
         if path == folder or path.startswith(folder + os.sep):
             return name + path[len(folder) :]
     known = not path.startswith(os.sep) or path.startswith((LIBRARY, WORKER))
     return path if known else f"{LIBRARY}/{os.path.basename(path)}"
-
-
-def show_below(folder: str) -> None:
-    """Show the files of a folder with installed packages as `/python/site-packages/...`."""
-    _folders[os.path.abspath(folder)] = f"{LIBRARY}/site-packages"
 
 
 def hide_file_names() -> None:
@@ -73,7 +68,7 @@ def hide_paths() -> None:
                 one[show_path(key[0]), key[1]] = one.pop(key)
     sys.path, sys.path_hooks = [], []
     sys.path_importer_cache.clear()
-    _folders.clear()
+    FOLDERS.clear()
 
 
 def _is_path(value: object) -> bool:

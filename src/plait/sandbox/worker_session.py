@@ -160,22 +160,18 @@ class WorkerSession:
         try:
             compiled = self._compile(piece)
             if compiled.co_flags & inspect.CO_COROUTINE:
-                loop = self.event_loop()
+                # A new one after an error, and after a piece was given up.
+                if self.calls.loop is None or self.calls.loop.is_closed():
+                    self.calls.loop = LoopRun(self.ask, self.clock)
+                    asyncio.set_event_loop(self.calls.loop)
                 sys.setrecursionlimit(_depth() + self.limits.recursion + 16)
-                loop.run_until_complete(eval(compiled, self.namespace))
+                self.calls.loop.run_until_complete(eval(compiled, self.namespace))
             else:
                 exec(compiled, self.namespace)
         except BaseException as problem:
             self.calls.loop = None
             return self._error(problem)
         return None
-
-    def event_loop(self) -> LoopRun:
-        """Return the session's loop; a new one after an error, and after a piece was given up."""
-        if self.calls.loop is None or self.calls.loop.is_closed():
-            self.calls.loop = LoopRun(self.ask, self.clock)
-            asyncio.set_event_loop(self.calls.loop)
-        return self.calls.loop
 
     def _compile(self, piece: WorkerPiece) -> Any:
         tree = ast.parse(piece.code, piece.file)

@@ -109,7 +109,12 @@ class VectorCache:
     def _write(self, db: sqlite3.Connection, rows: list[tuple[str, bytes, bytes]]) -> None:
         db.execute("begin immediate")
         db.executemany("insert or replace into vectors values (?, ?, ?)", rows)
-        while _count_used_bytes(db) > self.size:
+        while True:
+            pages, free, size = (
+                db.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+            if (pages - free) * size <= self.size:
+                break
             oldest = "select rowid from vectors order by rowid limit (select count(*) / 4 + 1 from vectors)"
             if not db.execute(f"delete from vectors where rowid in ({oldest})").rowcount:
                 break
@@ -155,10 +160,3 @@ def _hash(text: str) -> bytes:
 
 def _checksum(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "little")
-
-
-def _count_used_bytes(db: sqlite3.Connection) -> int:
-    pages, free, size = (
-        db.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)

@@ -54,8 +54,8 @@ def model_attributes(model: Model) -> dict[str, Any]:
 def request_attributes(body: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return the options of a request, from its body and path on any wire."""
     # Gemini has them in an object of their own, in other letters.
-    config = body.get("generationConfig")
-    options = {**body, **{_with_underscores(key): value for key, value in (config or {}).items()}}
+    config = body.get("generationConfig") or {}
+    options = {**body, **{re.sub("([A-Z])", r"_\1", key).lower(): value for key, value in config.items()}}
     attributes: dict[str, Any] = {}
     for field, (name, kind) in _REQUEST_NUMBERS.items():
         value = options.get(field)
@@ -69,8 +69,16 @@ def request_attributes(body: Mapping[str, Any], path: str) -> dict[str, Any]:
         attributes["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else list(map(str, stop))
     if options.get("stream") is True or ":stream" in path:
         attributes["gen_ai.request.stream"] = True
-    if kind_of_output := _output_type(options):
-        attributes["gen_ai.output.type"] = kind_of_output
+    text, config = options.get("text"), options.get("output_config")
+    shape = (
+        options.get("response_format")
+        or (text.get("format") if isinstance(text, Mapping) else None)
+        or (config.get("format") if isinstance(config, Mapping) else None)
+    )
+    if isinstance(shape, Mapping):
+        attributes["gen_ai.output.type"] = "json" if str(shape.get("type", "")).startswith("json") else "text"
+    elif options.get("response_mime_type") == "application/json":
+        attributes["gen_ai.output.type"] = "json"
     return attributes
 
 
@@ -85,20 +93,3 @@ def usage_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
         "plait.cost_usd": cost,
         "plait.usage.estimated": usage.estimated or None,
     }
-
-
-def _output_type(options: Mapping[str, Any]) -> str:
-    """Return "json" or "text" where a request says which its reply is to be, otherwise ""."""
-    text, config = options.get("text"), options.get("output_config")
-    shape = (
-        options.get("response_format")
-        or (text.get("format") if isinstance(text, Mapping) else None)
-        or (config.get("format") if isinstance(config, Mapping) else None)
-    )
-    if isinstance(shape, Mapping):
-        return "json" if str(shape.get("type", "")).startswith("json") else "text"
-    return "json" if options.get("response_mime_type") == "application/json" else ""
-
-
-def _with_underscores(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from plait.core import Call, Exchange, Reply, Think
 from plait.core import Message as ChatMessage
+from plait.core.messages import map_texts
 from plait.core.text import shorten
 from plait.journal.codec import encode
 from plait.runtime.tracing import Scrub
@@ -38,7 +38,7 @@ class SpanContent:
 
     def clean_text(self, text: str) -> str:
         """Remove secrets, and shorten a long text."""
-        return str(_shorten(self.clean_value(text)))
+        return shorten(str(self.clean_value(text)), MAX_TEXT)[0]
 
     def clean_value(self, value: Any) -> Any:
         """Remove secrets from an attribute's value."""
@@ -50,7 +50,8 @@ class SpanContent:
         """Return a value as JSON without secrets, its long texts shortened."""
         raw = self._scrub(encode(value))  # before texts are shortened: half a secret would not be found
         try:
-            return msgspec.json.encode(_shorten(msgspec.json.decode(raw)), enc_hook=str).decode()
+            short = map_texts(msgspec.json.decode(raw), lambda text: shorten(text, MAX_TEXT)[0])
+            return msgspec.json.encode(short, enc_hook=str).decode()
         except msgspec.DecodeError:  # the secret was not a text
             return self.clean_text(raw.decode("utf-8", "replace"))
 
@@ -110,11 +111,3 @@ def _format_message(message: ChatMessage) -> Message:
 
 def _format_call(call: Call) -> dict[str, Any]:
     return {"type": "tool_call", "id": call.id or None, "name": call.tool, "arguments": call.input}
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, str):
-        return shorten(value, MAX_TEXT)[0] if len(value) > MAX_TEXT else value
-    if isinstance(value, Mapping):
-        return {str(key): _shorten(each) for key, each in value.items()}
-    return [_shorten(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import metrics, trace
@@ -76,8 +75,15 @@ def shut_down(seconds: float = SECONDS) -> str:
         return ""
     _opened = False
     providers: tuple[Any, ...] = trace.get_tracer_provider(), metrics.get_meter_provider()
+
     # Daemon threads: the exit of the process does not wait for a collector that never answers.
-    threads = [threading.Thread(target=_call, args=(each.shutdown,), daemon=True) for each in providers]
+    def close(provider: Any) -> None:
+        try:
+            provider.shutdown()
+        except Exception as why:
+            _problems.append(f"{type(why).__name__}: {why}")
+
+    threads = [threading.Thread(target=close, args=(each,), daemon=True) for each in providers]
     for thread in threads:
         thread.start()
     until = time.monotonic() + seconds
@@ -86,10 +92,3 @@ def shut_down(seconds: float = SECONDS) -> str:
     if _problems:
         return _problems[0]
     return f"no collector took it within {seconds:g} seconds." if any(map(threading.Thread.is_alive, threads)) else ""
-
-
-def _call(shutdown: Callable[[], object]) -> None:
-    try:
-        shutdown()
-    except Exception as why:
-        _problems.append(f"{type(why).__name__}: {why}")

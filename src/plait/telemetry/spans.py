@@ -217,11 +217,6 @@ class OtelRunSpan(OtelSpan):
     def code(self, step: int, code: str | None) -> OtelCodeSpan:
         return OtelCodeSpan(self, step, code)
 
-    def add_usage(self, reply: Reply) -> None:
-        """Count a model call of the run."""
-        self._usage += reply.usage
-        self._costs.append(reply.cost)
-
     @isolated
     def record_outcome(self, outcome: Outcome, steps: int) -> None:
         """Record how the run ended. A run that answered, waits or was cancelled is not an error."""
@@ -296,7 +291,8 @@ class OtelModelSpan(OtelPartSpan):
 
     @isolated
     def record_reply(self, reply: Reply, model: str) -> None:
-        self._run.add_usage(reply)
+        self._run._usage += reply.usage
+        self._run._costs.append(reply.cost)
         answered = {"gen_ai.response.model": model} if model else {}
         self._metric_key |= answered
         for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
@@ -345,7 +341,10 @@ class OtelToolSpan(OtelPartSpan):
         )
         if observation.trouble:
             self._set({"plait.tool.trouble": observation.trouble})
-            self._set_error(_error_kind(observation), observation.text)
+            raised = _RAISED.match(observation.text) if observation.trouble == "raised" else None
+            found = getattr(builtins, raised[1], None) if raised else None
+            is_python = isinstance(found, type) and issubclass(found, BaseException)
+            self._set_error(raised[1] if raised and is_python else observation.trouble, observation.text)
 
 
 class OtelCodeSpan(OtelPartSpan):
@@ -368,10 +367,3 @@ class OtelCodeSpan(OtelPartSpan):
             # The model writes the code, so it may also have named the exception.
             kind = ran.error.type if isinstance(getattr(builtins, ran.error.type, None), type) else "raised"
             self._set_error("limit" if ran.error.limit else kind, ran.error.message)
-
-
-def _error_kind(observation: Observation) -> str:
-    """Return the class of the exception if it is one of Python's, else the kind of trouble."""
-    raised = _RAISED.match(observation.text) if observation.trouble == "raised" else None
-    found = getattr(builtins, raised[1], None) if raised else None
-    return raised[1] if raised and isinstance(found, type) and issubclass(found, BaseException) else observation.trouble

@@ -22,7 +22,6 @@ from plait.runtime.calls.tool_selection import SEARCH
 from plait.runtime.conversations.sessions import SESSION
 from plait.toolkits.questions import ask_user
 from plait.tools import Tool
-from plait.tools.end_run import EndRun
 
 _PAGE = '''\
 """Run {run} as a test, written by `plait export {run} --test FILE`."""
@@ -40,17 +39,23 @@ CALLS = {calls}
 
 RECORD = {record}
 
+END = {end}
+NOW = {now}
+
 # This agent is made from the record, and its tools return the recorded results.
 # To test your own agent, import it here instead: from support import agent
+# Its tools are called. Replace what has effects: agent = agent.using(tools=[find_order, fake_refund]),
+# or give other dependencies: scripted.run(QUESTION, deps=FAKE, ...)
 agent = recorded_agent(RECORD)
 
 
 def test_run():
     answers = iter(ANSWERS)
-    scripted = agent.using(model=plait.Scripted(REPLIES, by_turn=False), models={{}}, journal=False)
-    run = scripted.run(QUESTION, on_wait=lambda waiting: next(answers, None), now={now})
-    assert (run.status, run.answer) == {end}, run.reason
-    assert [(call.tool, call.input) for call in run.calls_of()] == CALLS
+    model = plait.Scripted(REPLIES, by_turn=False)
+    scripted = agent.using(model=model, models={{}}, journal=False)
+    run = scripted.run(QUESTION, on_wait=lambda waiting: next(answers, None), now=NOW)
+    assert (run.status, run.answer) == END, run.reason
+    assert [(call.tool, call.input, call.status) for call in run.calls_of()] == CALLS
 '''
 
 _LEFT_OUT = ("hooks", "prompts", "history", "now", "deps", "outside", "context_tokens", "grounding", "taint")
@@ -71,22 +76,23 @@ def write_test(row: RunRow, timeline: Timeline) -> str:
         if call.reply is not None:
             replies.setdefault(call.phase, []).append(_script_reply(call.reply, row.status == "stopped"))
     tools = [raw for raw, source in zip(head.tools, head.sources, strict=False) if source not in (SESSION, SEARCH)]
+    asked = [(each.call.tool, each.call.input) for each in timeline.questions if each.call is not None]
     record = {
         "loop": head.loop,
         "settings": {name: value for name, value in head.settings.items() if name not in _LEFT_OUT},
         "tools": tools,
-        "asked": [(each.call.tool, each.call.input) for each in timeline.questions if each.call is not None],
+        "asked": asked,
         "results": [
-            (each.call.tool, each.call.input, {name: value for name, value in seen.items() if name in _SEEN})
-            for each, observation in timeline.results
-            if each.begun and (seen := to_builtins(observation))
+            (each.call.tool, each.call.input, {k: v for k, v in to_builtins(each.seen).items() if k in _SEEN})
+            for each, _ in timeline.results
+            if each.begun or (each.status == "refused" and (each.call.tool, each.call.input) not in asked)
         ],
     }
     parts = {
         "question": head.question,
         "replies": replies,
         "answers": [_write_answer(each.answer) for each in timeline.questions if each.answer is not None],
-        "calls": [(each.call.tool, each.call.input) for each in timeline.tool_calls],
+        "calls": [(each.call.tool, each.call.input, each.status) for each in timeline.tool_calls],
         "record": record,
         "now": head.settings.get("now"),
         "end": (row.status, outcome.get("answer")),
@@ -116,23 +122,25 @@ def _write_answer(answer: Any) -> str:
     return f"edit {encode(answer.value).decode()}"
 
 
-def _write_value(value: Any, indent: str = "") -> str:
-    """Return a value as Python on short lines."""
+def _write_value(value: Any, indent: str = "", before: int = 0) -> str:
+    """Return a value as Python on short lines. `before`: the characters before it on its first line."""
     below = f"{indent}    "
-    if isinstance(value, str) and len(value) <= 70:  # in double quotes; what cannot be printed is escaped
+    if isinstance(value, str) and len(value) <= 82:  # in the quotes of `ruff format`; what cannot be printed is escaped
         shown = json.dumps(value, ensure_ascii=False)
+        if value.count('"') > value.count("'"):
+            shown = "'{}'".format(shown[1:-1].replace('\\"', '"').replace("'", "\\'"))
         return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
     if isinstance(value, str):
         pieces = [part for line in value.splitlines(keepends=True) for part in re.findall("(?s).{1,70}", line)]
         return "\n".join(["(", *(f"{below}{_write_value(piece)}" for piece in pieces), f"{indent})"])
     if not isinstance(value, dict | list | tuple) or not value:
         return repr(value)
-    items = [_write_value(each, below) for each in (value.values() if isinstance(value, dict) else value)]
-    if isinstance(value, dict):
-        items = [f"{_write_value(name)}: {item}" for name, item in zip(value, items, strict=True)]
+    pairs = value.items() if isinstance(value, dict) else ((None, each) for each in value)
+    named = [("" if name is None else f"{_write_value(name)}: ", each) for name, each in pairs]
+    items = [name + _write_value(each, below, len(name)) for name, each in named]
     opening, closing = "{}" if isinstance(value, dict) else "()" if isinstance(value, tuple) else "[]"
     line = f"{opening}{', '.join(items)}{closing}"
-    if "\n" not in line and len(indent) + len(line) <= 80:
+    if "\n" not in line and len(indent) + before + len(line) <= 80:
         return line
     return "\n".join([opening, *(f"{below}{item}," for item in items), f"{indent}{closing}"])
 
@@ -163,11 +171,6 @@ def _make_tool(spec: dict[str, Any], results: list[tuple[str, Any, Observation]]
         if not same:
             raise ToolError(f"The recorded run has no further result of {recorded.name}.")
         results.remove(same[0])
-        seen = same[0][2]
-        if seen.ends:
-            raise EndRun(seen.value) if seen.ends == "answer" else EndRun(failure=seen.text)
-        if not seen.ok:
-            raise ToolError(seen.text.removeprefix("Error: "))
-        return seen.text if seen.value is None else seen.value
+        return same[0][2]
 
     return RecordedTool(give_result, recorded.name, recorded=recorded, hand_off=recorded.hand_off)

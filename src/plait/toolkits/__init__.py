@@ -1,4 +1,4 @@
-"""The built-in tools. `calculator` is a tool, `lookup(source)` makes one, the others make a tuple of tools each:
+"""The built-in tools. `calculator` is a tool, `lookup(source)` makes one, the others make a tuple of tools each.
 
     agent = plait.Agent("react", tools=["calculator", "weather", *toolkits.slack(key=...)])
 

@@ -53,17 +53,13 @@ def _read_table(answer: ServiceAnswer, symbol: str) -> Table:
     if header != [column.name for column in COLUMNS]:
         raise ToolError("Alpha Vantage answered with no table of prices.", hint="Is its address right?")
     try:
-        cells = [[_check_date(row[0]), *map(float, row[1:5]), int(float(row[5]))] for row in rows[1:] if row]
+        cells = [[row[0], *map(float, row[1:5]), int(float(row[5]))] for row in rows[1:] if row]
+        if not all(re.fullmatch(r"\d{4}-\d\d-\d\d", str(row[0])) for row in cells):
+            raise ValueError("a day is not a date")
     except (ValueError, IndexError):
         raise ToolError("Alpha Vantage's table can't be read.", hint="Try again later.") from None
     cells.sort(key=lambda row: str(row[0]), reverse=True)
     return Table(COLUMNS, cells)
-
-
-def _check_date(text: str) -> str:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        raise ValueError(text)
-    return text
 
 
 def _read_refusal(answer: ServiceAnswer, symbol: str) -> ToolError:

@@ -89,10 +89,6 @@ modulo = _bounded(operator.mod)
 """The remainder, with the sign of the second number."""
 
 
-def floor_divide(a: Number, b: Number) -> Number:
-    return math.floor(divide(a, b))
-
-
 def power(a: Number, b: Number) -> Number:
     """Raise `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
     if a == 0 and b < 0:

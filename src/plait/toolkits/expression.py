@@ -19,6 +19,7 @@ import difflib
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from math import floor
 from typing import NamedTuple
 
 from plait.core.errors import ToolError
@@ -36,7 +37,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
     "-": (_ADD, arithmetic.subtract),
     "*": (_MULTIPLY, arithmetic.multiply),
     "/": (_MULTIPLY, arithmetic.divide),
-    "//": (_MULTIPLY, arithmetic.floor_divide),
+    "//": (_MULTIPLY, lambda a, b: floor(arithmetic.divide(a, b))),
     "mod": (_MULTIPLY, arithmetic.modulo),
     "^": (_POWER, arithmetic.power),
     "**": (_POWER, arithmetic.power),

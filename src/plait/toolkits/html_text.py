@@ -85,9 +85,9 @@ class _Page(HTMLParser):
             return
         if tag == "base" and given.get("href"):
             self._base = urljoin(self._base, given["href"] or "")
-        if tag not in _VOID and (
-            (tag in _DROPPED and (self._strict or tag in ("script", "style"))) or self._hides(given)
-        ):
+        hides = "hidden" in given or given.get("aria-hidden") == "true" or _INVISIBLE.search(given.get("style") or "")
+        is_dropped = tag in _DROPPED and (self._strict or tag in ("script", "style"))
+        if tag not in _VOID and (is_dropped or (self._strict and hides)):
             self.skipped.append(tag)
         elif tag == "title":
             self._in_title = True
@@ -133,11 +133,6 @@ class _Page(HTMLParser):
             start = "\0" if self._preformatted and self._newlines else ""
             self._out.append(start + data.replace("\n", "\n\0") if self._preformatted else re.sub(r"\s+", " ", data))
             self._newlines = 0
-
-    def _hides(self, given: dict[str, str | None]) -> bool:
-        return self._strict and (
-            "hidden" in given or given.get("aria-hidden") == "true" or bool(_INVISIBLE.search(given.get("style") or ""))
-        )
 
     def _break(self, lines: int) -> None:
         self._out.append("\n" * (lines - self._newlines))

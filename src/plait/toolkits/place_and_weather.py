@@ -46,31 +46,27 @@ def location(
         """Where the user is now: the address in words, latitude and longitude in degrees."""
         said = place or os.environ.get("PLAIT_LOCATION", "").strip()
         if said:
-            return _read_setting(said)
+            try:
+                address, latitude, longitude = said.split(";")
+                north, east = float(latitude), float(longitude)
+                if not (-90 <= north <= 90 and -180 <= east <= 180):
+                    raise ValueError
+            except ValueError:
+                hint = 'PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE".'
+                raise ToolError(f"The user's place is set to {said!r}, which can't be read.", hint=hint) from None
+            return {"address": address.strip(), "latitude": north, "longitude": east}
         token = service.key(needed=False)
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         read = (await service.ask("/json", headers=headers)).json_object()
         try:
-            latitude, longitude = (float(part) for part in str(read.get("loc", "")).split(","))
+            north, east = (float(part) for part in str(read.get("loc", "")).split(","))
         except ValueError:
             hint = 'Set PLAIT_LOCATION="PLACE; LATITUDE; LONGITUDE".'
             raise ToolError("The user's place can't be told from this network address.", hint=hint) from None
         address = ", ".join(str(read[name]) for name in ("city", "region", "country") if read.get(name))
-        return {"address": address, "latitude": latitude, "longitude": longitude}
+        return {"address": address, "latitude": north, "longitude": east}
 
     return (get_user_location,)
-
-
-def _read_setting(said: str) -> dict[str, Any]:
-    try:
-        address, latitude, longitude = said.split(";")
-        north, east = float(latitude), float(longitude)
-        if not (-90 <= north <= 90 and -180 <= east <= 180):
-            raise ValueError
-    except ValueError:
-        hint = 'PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE".'
-        raise ToolError(f"The user's place is set to {said!r}, which can't be read.", hint=hint) from None
-    return {"address": address.strip(), "latitude": north, "longitude": east}
 
 
 def describe_weather(code: object) -> str:

@@ -95,20 +95,16 @@ def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, m
         if missing is None or len(names) > NAMES or missing[1].lower().startswith("sqlite_"):
             raise _explain_error(said, refused, table, seconds)
         database.set_authorizer(None)
-        try:
-            _add_name(database, names, missing[1])
+        name = _quote(missing[1])
+        try:  # one more name: its own at first, then those of views
+            if len(names) == 1:
+                database.execute(f'ALTER TABLE "data" RENAME TO {name}')
+                names.insert(0, missing[1])
+            else:
+                database.execute(f"CREATE VIEW {name} AS SELECT * FROM {_quote(names[0])}")
+                names.append(missing[1])
         except sqlite3.Error:
             raise _explain_error(said, refused, table, seconds) from None
-
-
-def _add_name(database: sqlite3.Connection, names: list[str], name: str) -> None:
-    """Give the table one more name: its own at first, then those of views."""
-    if len(names) == 1:
-        database.execute(f'ALTER TABLE "data" RENAME TO {_quote(name)}')
-        names.insert(0, name)
-    else:
-        database.execute(f"CREATE VIEW {_quote(name)} AS SELECT * FROM {_quote(names[0])}")
-        names.append(name)
 
 
 def _make_authorizer(names: list[str], parts: set[str], refused: list[str]) -> Callable[..., int]:

@@ -261,8 +261,11 @@ async def _search_wikipedia(service: Service, words: str, count: int) -> tuple[l
     info = read.get("searchinfo")
     suggestion = str(info.get("suggestion") or "") if isinstance(info, dict) else ""
     hits = [hit for hit in read.get("search") or () if isinstance(hit, dict)]
-    found = [{"title": str(hit.get("title", "")), "text": _to_plain_text(str(hit.get("snippet", "")))} for hit in hits]
-    return found, suggestion
+    texts = [html.unescape(re.sub(r"<[^>]*>", "", str(hit.get("snippet", "")))) for hit in hits]
+    titles = [str(hit.get("title", "")) for hit in hits]
+    return [
+        {"title": title, "text": " ".join(text.split())} for title, text in zip(titles, texts, strict=True)
+    ], suggestion
 
 
 async def _fetch_page(service: Service, title: str) -> dict[str, Any] | None:
@@ -270,7 +273,3 @@ async def _fetch_page(service: Service, title: str) -> dict[str, Any] | None:
     pages = (await _query_wikipedia(service, **props, titles=title)).get("pages")
     page = pages[0] if isinstance(pages, list) and pages and isinstance(pages[0], dict) else {"missing": True}
     return None if page.get("missing") or page.get("invalid") else page
-
-
-def _to_plain_text(snippet: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", snippet)).split())

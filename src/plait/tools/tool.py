@@ -274,7 +274,7 @@ def _with_owner(made: T) -> T:
 class ToolMaker(Protocol):
     """Makes a tool of a function. The context that it takes is a part of the tool's type."""
 
-    @overload
+    @overload  # the function may have no type hints
     def __call__(self, function: Callable[Concatenate[object, ...], R], /) -> FunctionTool[..., R]: ...
 
     @overload
@@ -286,44 +286,35 @@ class ToolMaker(Protocol):
     @overload
     def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
+    @overload
+    def __call__(
+        self,
+        *,
+        name: str | None = None,
+        description: str = "",
+        returns: str = "",
+        read_only: bool = False,
+        idempotent: bool = False,
+        destructive: bool = False,
+        timeout: float | None = None,
+        inline: bool = False,
+        excludes: Iterable[str] = (),
+        requires_approval: bool = False,
+        open_world: bool = False,
+        foreign: bool = False,
+        parallel: bool = False,
+        verify: Callable[..., Any] | None = None,
+        accepts_late_calls: bool = False,
+    ) -> ToolMaker: ...
 
-@overload
-def tool(function: Callable[Concatenate[object, ...], R], /) -> FunctionTool[..., R]: ...  # it may have no type hints
-
-
-@overload
-def tool(function: Callable[Concatenate[C, P], R], /) -> FunctionTool[Concatenate[C, P], R, C]: ...
-
-
-@overload
-def tool(method: Callable[Concatenate[Any, C, ...], R], /) -> FunctionTool[..., R, C]: ...
-
-
-@overload
-def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str = "",
-    returns: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    timeout: float | None = None,
-    inline: bool = False,
-    excludes: Iterable[str] = (),
-    requires_approval: bool = False,
-    open_world: bool = False,
-    foreign: bool = False,
-    parallel: bool = False,
-    verify: Callable[..., Any] | None = None,
-    accepts_late_calls: bool = False,
-) -> ToolMaker: ...
+    def __call__(self, *function: Any, **options: Any) -> Any: ...
 
 
+def _is_tool_maker(function: Callable[..., Any]) -> ToolMaker:
+    return cast(ToolMaker, function)
+
+
+@_is_tool_maker
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
@@ -358,4 +349,5 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return wrap if function is None else wrap(function)
 
 
-_OPTIONS = tool.__signature__ = signature(get_overloads(tool)[-1])  # type: ignore[attr-defined]  # for `help`, too
+_OPTIONS = signature(partial(get_overloads(ToolMaker.__call__)[-1], tool))
+tool.__signature__ = _OPTIONS  # type: ignore[attr-defined]  # for `help`

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from plait.core.text import count_shared
 from plait.journal.entries import ModelAttempt, ModelCall
 from plait.journal.records import Row, RunHead
 from plait.journal.timeline import Timeline
@@ -76,7 +77,11 @@ def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
 
 def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:
     """Return the marks that make `after` from `before`. Short changed parts are compared word by word."""
-    head, tail = _shared_ends(before, after)
+    head = count_shared(before, after)
+    tail = count_shared(before[head:][::-1], after[head:][::-1])
+    if head + tail < min(len(before), len(after)):  # something was replaced: whole words make a readable mark
+        head -= len(_WORD_BEFORE.search(before[max(0, head - 40) : head])[0])  # type: ignore[index]
+        tail -= len(_WORD_AFTER.match(before[len(before) - tail :][:40])[0])  # type: ignore[index]
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     marks: list[ChangeMark] = [("=", utf16_length(before[:head]))] if head else []
     if old and new:
@@ -127,29 +132,6 @@ def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before
         bytes=(len(attempt.request), len(answer or b"")),
         odd=odd_request or odd_response,
     )
-
-
-def _shared_ends(before: str, after: str) -> tuple[int, int]:
-    """Return how many characters the two share at the start and, of the rest, at the end."""
-    shorter = min(len(before), len(after))
-    head = _shared_start(before, after, shorter)
-    tail = _shared_start(before[head:][::-1], after[head:][::-1], shorter - head)
-    if head + tail < shorter:  # something was replaced: whole words make a readable mark
-        head -= len(_WORD_BEFORE.search(before[max(0, head - 40) : head])[0])  # type: ignore[index]
-        tail -= len(_WORD_AFTER.match(before[len(before) - tail :][:40])[0])  # type: ignore[index]
-    return head, tail
-
-
-def _shared_start(one: str, two: str, max_length: int) -> int:
-    """Return how many characters both begin with. It halves, because Python compares slices faster than letters."""
-    low, high = 0, max_length
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == two[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _compare_words(old: str, new: str) -> list[ChangeMark]:

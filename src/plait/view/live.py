@@ -152,7 +152,9 @@ class RunFollower:
             news["waiting"] = (
                 open_questions(self.row, wait_for(find_open_questions(self.journal.store, run))) if waits else []
             )
-        if (changed or _has_finished_work(news["steps"])) and has_plan(self.row.head):
+        items = [item for step in news["steps"] for item in step["items"] if item["kind"] != "note"]
+        has_finished_work = any(item.get("state") in ("done", None) for item in items)
+        if (changed or has_finished_work) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 
@@ -262,8 +264,3 @@ def last_seen_row(header: str | None, query: str | None) -> int | None:
 
 def _list_event(runs: list[RunRow]) -> bytes:
     return format_event({"runs": [list_entry(row) for row in runs]})
-
-
-def _has_finished_work(steps: list[dict[str, Any]]) -> bool:
-    items = (item for step in steps for item in step["items"])
-    return any(item["kind"] != "note" and item.get("state") in ("done", None) for item in items)

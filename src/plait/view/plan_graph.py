@@ -71,7 +71,10 @@ def as_text(plan: Plan, width: int = 100, *, ascii: bool = False) -> str:
         said = input_words(step.input, max(16, width - len(head)))
         lines.append((head + said).rstrip())
     lines.append(f"{drawn[-1].ljust(lane_width)}  {ANSWER}")
-    return "\n".join(_in_ascii(line, lane_width) for line in lines) if ascii else "\n".join(lines)
+    if ascii:
+        rests = (line[lane_width:].replace("…", "...").encode("ascii", "backslashreplace").decode() for line in lines)
+        lines = [line[:lane_width].translate(_PLAIN) + rest for line, rest in zip(lines, rests, strict=True)]
+    return "\n".join(lines)
 
 
 def as_mermaid(plan: Plan) -> str:
@@ -144,11 +147,6 @@ def _join(*, goes_on: bool, left: bool, right: bool) -> str:
     if goes_on:
         return "├" if left else "┤" if right else "┼"
     return "└" if left else "┘" if right else "┴"
-
-
-def _in_ascii(line: str, lane_width: int) -> str:
-    lanes, rest = line[:lane_width].translate(_PLAIN), line[lane_width:]
-    return lanes + rest.replace("…", "...").encode("ascii", "backslashreplace").decode()
 
 
 def _entities(text: str) -> str:

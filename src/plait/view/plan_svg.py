@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from plait.core import Plan, Step
+from plait.core import Plan
 from plait.view.plan_graph import ANSWER, Graph, graph_of, input_words, seen
 
 CHAR = 7.3
@@ -59,7 +59,11 @@ def as_svg(plan: Plan) -> str:
     """Draw a plan's graph as SVG. Steps with evidence have a dashed border; a box's tooltip shows the whole step."""
     graph = graph_of(plan)
     picture = _Picture(graph, _boxes(graph, plan))
-    words = f"A plan of {len(graph.steps)} steps: " + "; ".join(_sentence(graph, step) for step in graph.steps)
+    said = []
+    for step in graph.steps:
+        needs = ", ".join(map(seen, graph.needs[step.id]))
+        said.append(f"{seen(step.id)} {seen(step.tool)}" + (f" after {needs}" if needs else ""))
+    words = f"A plan of {len(said)} steps: {'; '.join(said)}"
     width, height = map(_n, picture.size)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -235,11 +239,6 @@ def _drawn(box: StepBox, x: float, y: float) -> str:
     kind = f' class="{box.kind}"' if box.kind else ""
     rect = f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(box.wide)}" height="{_n(box.high)}" rx="{_n(round_)}"/>'
     return f"<g{kind}>{hint}{rect}{''.join(texts)}</g>"
-
-
-def _sentence(graph: Graph, step: Step) -> str:
-    needs = graph.needs[step.id]
-    return f"{seen(step.id)} {seen(step.tool)}" + (f" after {', '.join(map(seen, needs))}" if needs else "")
 
 
 def _text(text: str) -> str:

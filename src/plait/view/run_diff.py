@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plait.core.text import count_shared
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
 from plait.view.timeline import ViewerTimeline, format_input
@@ -82,7 +83,11 @@ def first_difference(a: ComparedRun, b: ComparedRun) -> RunDifference | None:
     for step in sorted({*a.timeline.steps, *b.timeline.steps}):
         if (found := _difference_in_step(a, b, step)) is not None:
             return found
-    ends = [_describe_end(each.row) for each in (a, b)]
+    ends = []
+    for each in (a, b):
+        outcome = each.row.outcome or {}
+        end = outcome.get("answer") if outcome.get("answer") is not None else outcome.get("reason")
+        ends.append(f"{each.row.status}: {end if isinstance(end, str) else format_input(end)}")
     return _locate("how it ended", 0, ("", ""), *ends) if ends[0] != ends[1] else None
 
 
@@ -134,14 +139,8 @@ def _join_fields(item: dict[str, Any] | None) -> str:
     return "" if item is None else " ".join(filter(None, (_field(item, field) for field in FIELDS[item["kind"]])))
 
 
-def _describe_end(row: RunRow) -> str:
-    outcome = row.outcome or {}
-    end = outcome.get("answer") if outcome.get("answer") is not None else outcome.get("reason")
-    return f"{row.status}: {end if isinstance(end, str) else format_input(end)}"
-
-
 def _locate(what: str, step: int, items: tuple[str, str], a: str, b: str) -> RunDifference:
-    at = next((i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    at = count_shared(a, b)
     start = max(0, at - CONTEXT // 3)
     # Both are the same up to `at`, so both parts begin with the same whole word.
     start = next((i + 1 for i in range(start, at) if start and a[i].isspace()), start)

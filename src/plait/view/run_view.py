@@ -67,7 +67,9 @@ def list_entry(row: RunRow) -> dict[str, Any]:
 
 def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
     """Return all facts of a run, without its steps and forks. While it runs, the rows so far give the totals."""
-    outcome, head = row.outcome or {}, row.head
+    outcome, head, owner = row.outcome or {}, row.head, ""
+    if row.status == "running" and row.owner:  # where it is performed: another process, or another machine
+        owner = "here" if row.owner == owner_of_this_process() else "elsewhere"
     return {
         **list_entry(row),
         **timeline.totals(),
@@ -88,7 +90,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "forks": [],
         "children": [],
         "tree": row.totals.get("tree"),
-        "owner": _locate_owner(row),
+        "owner": owner,
     }
 
 
@@ -140,13 +142,6 @@ def format_answer(answer: Any) -> str:
     if answer is None or isinstance(answer, str):
         return answer or ""
     return json.dumps(answer, ensure_ascii=False, indent=1, default=str)
-
-
-def _locate_owner(row: RunRow) -> str:
-    """Return where a run is performed: "here", "elsewhere" (another process or machine), "" nowhere."""
-    if row.status != "running" or not row.owner:
-        return ""
-    return "here" if row.owner == owner_of_this_process() else "elsewhere"
 
 
 def _shorten(value: Any) -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from plait.core import Loop, Ran, Usage
+from plait.core import Loop, Usage
 from plait.core import events as ev
 from plait.journal.entries import (
     ChildRun,
@@ -147,10 +147,19 @@ class ViewerTimeline:
                 self._add_item(moment.at, call.step, f"c{call.key}", "call", fields)
             case "began", ToolCall() as call:
                 self._change(f"c{call.key}", {"state": "running", "input": self._input_of(call)})
-            case "ended", ToolCall() as call:
-                self._show_observation(call)
+            case "ended", ToolCall(observation=seen) as call if seen is not None:
+                shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+                if seen.note:
+                    shown["note"] = self._cut(seen.note)
+                self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
+                self._sum(call.step, seconds=seen.seconds)
             case _, CodeTurn() as code:
-                result = self._describe_result(code.ran)
+                result: ItemFields = {"seconds": code.ran.seconds, "lost": code.ran.lost}
+                if code.ran.output:
+                    result["output"] = self._cut(code.ran.output)
+                if (error := code.ran.error) is not None:
+                    result["error"] = self._cut(f"{error.type}: {error.message}".removesuffix(": "))
+                    result["line"] = error.line
                 if code.code is not None:
                     self._add_item(moment.at, code.step, f"x{code.n}", "code", result | {"code": self._cut(code.code)})
                 elif code.ran.output or code.ran.error or code.ran.lost:
@@ -256,25 +265,6 @@ class ViewerTimeline:
         """Return the input of a call as the model gave it."""
         given = call.planned.input
         return self._cut("" if given is None else given if isinstance(given, str) else format_input(given))
-
-    def _show_observation(self, call: ToolCall) -> None:
-        seen = call.observation
-        if seen is None:
-            return
-        shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
-        if seen.note:
-            shown["note"] = self._cut(seen.note)
-        self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
-        self._sum(call.step, seconds=seen.seconds)
-
-    def _describe_result(self, ran: Ran) -> ItemFields:
-        result: ItemFields = {"seconds": ran.seconds, "lost": ran.lost}
-        if ran.output:
-            result["output"] = self._cut(ran.output)
-        if ran.error is not None:
-            result["error"] = self._cut(f"{ran.error.type}: {ran.error.message}".removesuffix(": "))
-            result["line"] = ran.error.line
-        return result
 
     def _show_note(self, moment: Moment, step: int, word: str, text: str) -> None:
         asked = next((item for item in reversed(self.items.values()) if item["kind"] == "model"), None)

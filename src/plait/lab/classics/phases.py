@@ -44,8 +44,11 @@ def make_phase_table(
         contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
     own = [_own_row(comparison, each) for each in contenders]
     theirs = [_published_row(each) for each in published.PHASE_ROWS]
-    for side in (own, theirs) if hardware is not None else ():
-        _add_break_even(side, hardware or 0)
+    if hardware is not None:
+        for first, *others in (own, theirs):
+            for row in others:
+                if all(each["usd"] is not None and not each.get("crash") for each in (first, row)):
+                    row["break_even"] = break_even(hardware, *map(_mean_nanos, (first, row)))
     rows = [row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]
     columns = _make_columns(rows, own, has_break_even=hardware is not None)
     return ReportTable(tuple(rows), tuple(columns), (*missing_notes(comparison), *_notes(own, hardware)))
@@ -57,7 +60,7 @@ def _make_columns(
     column = partial(make_column, rows)
     columns = [
         column("row", show_value("row"), left=True),
-        *(column(phase, partial(_show_model, phase), left=True) for phase in PHASES),
+        *(column(phase, partial(lambda phase, row: str(row["models"][phase]), phase), left=True) for phase in PHASES),
         column("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
         column("USD", show_value("usd", ".5f")),
         column("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
@@ -69,7 +72,8 @@ def _make_columns(
     if any(row["judged"] for row in own):
         columns.append(column("right", _show_right, leave=1))
     columns.append(column("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
-    return [*columns, column("rates", _show_rates, csv_only=True)]
+    rates = ["; ".join(f"{model}: {rate}" for model, rate in row["rates"].items()) for row in rows]
+    return [*columns, TableColumn("rates", tuple(rates), csv_only=True)]
 
 
 def replace_published_models(models: Mapping[str, str]) -> list[dict[str, str]]:
@@ -137,29 +141,13 @@ def _published_row(row: published.PublishedRow) -> dict[str, Any]:
     }
 
 
-def _add_break_even(rows: Sequence[dict[str, Any]], hardware: float) -> None:
-    """Compute the break-even of each row with the first one, if both have numbers."""
-    for row in rows[1:]:
-        if any(each["usd"] is None or each.get("crash") for each in (rows[0], row)):
-            continue
-        row["break_even"] = break_even(hardware, *(_mean_nanos(each) for each in (rows[0], row)))
-
-
 def _mean_nanos(row: dict[str, Any]) -> Fraction | None:
     usd = row["usd_in_all"]
     return None if usd is None else Fraction(round(usd * NANO), row["runs"] or 1)
 
 
-def _show_model(phase: str, row: dict[str, Any]) -> str:
-    return str(row["models"][phase])
-
-
 def _show_right(row: dict[str, Any]) -> str:
     return f"{row['right']:,} of {row['judged']:,}" if row["judged"] else ABSENT
-
-
-def _show_rates(row: dict[str, Any]) -> str:
-    return "; ".join(f"{model}: {rate}" for model, rate in row["rates"].items())
 
 
 def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:

@@ -31,7 +31,11 @@ def make_task_table(comparison: Comparison, *, why: bool = False) -> ReportTable
     rows: list[dict[str, Any]] = []
     for task in tasks:
         own = {
-            head: [_run_json(run) for run in found.get((task.id, each.key), ())]
+            head: [
+                {"mark": run.grade.mark, "steps": run.steps, "run": run.run, "success": run.grade.success}
+                | {"why": run.grade.why}
+                for run in found.get((task.id, each.key), ())
+            ]
             for head, each in zip(heads, comparison.contenders, strict=True)
         }
         theirs = zip(published.TASK_MODELS, published.TASK_CELLS.get(task.id, ()), strict=False)
@@ -63,11 +67,6 @@ def make_task_table(comparison: Comparison, *, why: bool = False) -> ReportTable
     if len(names) > len(heads):
         notes.append(f"Published: {published.TASKS_SOURCE}.")
     return ReportTable(tuple(rows), tuple(columns), tuple(notes))
-
-
-def _run_json(run: CellResult) -> dict[str, Any]:
-    grade = run.grade
-    return {"mark": grade.mark, "steps": run.steps, "run": run.run, "success": grade.success, "why": grade.why}
 
 
 def _show_cell(name: str, row: dict[str, Any]) -> str:

@@ -76,6 +76,9 @@ def _make_table(comparison: Comparison, one: Contender, other: Contender) -> Rep
 def _make_columns(
     rows: Sequence[dict[str, Any]], loops: Sequence[str], who: str, is_judged: bool
 ) -> tuple[TableColumn, ...]:
+    def show_estimated(row: dict[str, Any]) -> str:
+        return "yes" if any(row[loop] and row[loop]["estimated"] for loop in loops) else "no"
+
     column = partial(make_column, rows)
     columns = [column("task", show_value("task"), left=True)]
     for loop in loops:
@@ -87,7 +90,7 @@ def _make_columns(
         *columns,
         column("difference", show_value("difference", ",")),
         column("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
-        column("estimated", partial(_show_estimated, loops), csv_only=True),
+        column("estimated", show_estimated, csv_only=True),
         column("models", lambda _: who, csv_only=True),
     )
 
@@ -133,10 +136,6 @@ def _show_right(loop: str, row: dict[str, Any]) -> str:
 
 def _show_calls(loop: str, row: dict[str, Any]) -> str:
     return show_value("calls", ",")(row[loop] or _NOTHING)
-
-
-def _show_estimated(loops: Sequence[str], row: dict[str, Any]) -> str:
-    return "yes" if any(row[loop] and row[loop]["estimated"] for loop in loops) else "no"
 
 
 def _show_tokens(loop: str, row: dict[str, Any]) -> str:

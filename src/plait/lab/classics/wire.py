@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core import Reply, Usage
-from plait.core.text import clean
+from plait.core.text import clean, count_shared
 from plait.journal.entries import ModelAttempt
 from plait.journal.timeline import Timeline
 from plait.lab.classics import published
@@ -98,8 +98,14 @@ def _read_request(
         told = None
     if not isinstance(told, dict):
         told = {"prompt": attempt.request.decode(errors="backslashreplace")}
-    texts = _message_texts(told)
-    nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
+    texts = [(PROMPT, str(told.get("prompt", "")))]
+    if "messages" in told:
+        texts = [(str(message.get("role", "")), _message_text(message)) for message in told["messages"]]
+
+    def count_old_letters(old: Sequence[tuple[str, str]]) -> int:
+        return sum(len(piece.text) + 1 for piece in _split_messages(texts, old) if not piece.new)
+
+    nearest = max(before, key=count_old_letters, default=[])
     stop = told.get("stop") or ()
     pieces = tuple(_split_messages(texts, nearest))
     old = [piece for piece in pieces if not piece.new]
@@ -120,14 +126,8 @@ def _read_request(
     return sent, texts
 
 
-def _message_texts(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return role and text of each message; native calls are lines of the text."""
-    if "messages" not in body:
-        return [(PROMPT, str(body.get("prompt", "")))]
-    return [(str(message.get("role", "")), _message_text(message)) for message in body["messages"]]
-
-
 def _message_text(message: dict[str, Any]) -> str:
+    """Return the text of a message; native calls are lines of it."""
     content = message.get("content")
     text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
     functions = [call.get("function", {}) for call in message.get("tool_calls") or ()]
@@ -136,30 +136,18 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]) -> Iterable[MessagePart]:
-    pairs = zip(before, texts, strict=False)
-    whole = next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
+    whole = count_shared(before, texts)
     for at, (role, text) in enumerate(texts):
         if at < whole:
             yield MessagePart(role, text, new=False)
             continue
         old = 0
         if at == whole and at < len(before) and before[at][0] == role:
-            old = _count_shared(before[at][1], text)
+            earlier = before[at][1]  # all of it is shared, or whole lines
+            old = len(earlier) if text.startswith(earlier) else text.rfind("\n", 0, count_shared(earlier, text)) + 1
         if old:
             yield MessagePart(role, text[:old], new=False)
         yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
-
-
-def _count_shared(old: str, new: str) -> int:
-    """Count the letters that both texts begin with: all of the old text, or whole lines of it."""
-    if new.startswith(old):
-        return len(old)
-    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return new.rfind("\n", 0, same) + 1
-
-
-def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
-    return sum(len(piece.text) + 1 for piece in _split_messages(texts, before) if not piece.new)
 
 
 def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedResponse | None:
@@ -213,9 +201,14 @@ def render_exchanges(
             if not piece.goes_on or not full:
                 lines.append(f"[{clean(piece.role)}]" + " goes on" * piece.goes_on)
             lines += _mark_lines(NEW if piece.new else OLD, piece.text)
-        lines += ["", f"--- response {each.sent.number}{_response_status(each.answered)}"]
-        if each.answered is not None:
-            lines += _mark_lines(BACK, _response_text(each.answered))
+        seen, status = each.answered, " · none is on record"
+        if seen is not None:
+            status = f" · {str(seen.status) if seen.status else 'none came'} · {seen.seconds:.3f} s"
+        lines += ["", f"--- response {each.sent.number}{status}"]
+        if seen is not None:
+            error = f"error: {seen.error}" if seen.error else ""
+            thought = f"(reasoning) {seen.reasoning}" if seen.reasoning else ""
+            lines += _mark_lines(BACK, "\n".join(filter(None, (error, thought, seen.text, *seen.calls))))
     return wrap_lines("\n".join(lines), width)
 
 
@@ -249,19 +242,6 @@ def _describe_before(sent: SentRequest) -> str:
     parts = [f"{sent.messages_before:,} message{'s' * (sent.messages_before != 1)}"] if sent.messages_before else []
     parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
     return f"{' and '.join(parts)} as before, {sent.letters_before:,} characters"
-
-
-def _response_status(answered: ReceivedResponse | None) -> str:
-    if answered is None:
-        return " · none is on record"
-    status = str(answered.status) if answered.status else "none came"
-    return f" · {status} · {answered.seconds:.3f} s"
-
-
-def _response_text(answered: ReceivedResponse) -> str:
-    error = f"error: {answered.error}" if answered.error else ""
-    thought = f"(reasoning) {answered.reasoning}" if answered.reasoning else ""
-    return "\n".join(filter(None, (error, thought, answered.text, *answered.calls)))
 
 
 def _mark_lines(mark: str, text: str) -> list[str]:

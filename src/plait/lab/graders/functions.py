@@ -51,7 +51,15 @@ def load_function_grader(word: str) -> Grader:
                 f"{type(error).__name__}: {error}.",
                 hint="Fix it and start again. Finished cells do not run again.",
             ) from error
-        made = _make_grade(value, word, task)
+        if isinstance(value, Grade):
+            made = value
+        elif isinstance(value, Real) and 0 <= float(value) <= 1:  # a bool is one too
+            score, right = float(value), float(value) == 1.0
+            why = "" if right else f"{word} says {'no' if isinstance(value, bool) else f'{score:g}'}"
+            made = Grade(right, score, "right" if right else "wrong", why)
+        else:
+            hint = "It must return true or false, a number from 0 to 1, or a plait.lab.Grade."
+            raise ConfigError(f"The grader {word} gave {value!r} for the task {task.id!r}.", hint=hint)
         return made if whole else grade_of_run(run, made)
 
     return grade
@@ -68,17 +76,6 @@ def read_source(place: str) -> str:
         return ""
     origin = spec.origin if spec is not None else None
     return read_file(origin).decode(errors="replace") if origin is not None and origin.endswith(".py") else ""
-
-
-def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
-    if isinstance(said, Grade):
-        return said
-    if isinstance(said, Real) and 0 <= float(said) <= 1:  # a bool is one too
-        right = float(said) == 1.0
-        why = "" if right else f"{word} says {'no' if isinstance(said, bool) else f'{float(said):g}'}"
-        return Grade(right, float(said), "right" if right else "wrong", why)
-    hint = "It must return true or false, a number from 0 to 1, or a plait.lab.Grade."
-    raise ConfigError(f"The grader {word} gave {said!r} for the task {task.id!r}.", hint=hint)
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:

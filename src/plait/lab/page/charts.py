@@ -195,6 +195,7 @@ def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float
         low, high = each.row.interval or (0.0, 1.0)
         place, label = places.get(i, ("ru", ""))
         also = "".join(f"\nunder it: {points[k][0].number} {points[k][0].key}" for k in hidden if hidden[k] == i)
+        price = f"{at:,.0f}" if at >= 100 else f"{at:.3g}"
         values.append(
             {
                 "number": "" if i in hidden else str(each.number),
@@ -206,7 +207,7 @@ def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float
                 "high": high,
                 "best": i in best,
                 "tip": f"{each.number} {each.key}\n{success:.1%} right ({low:.0%} to {high:.0%}), {each.row.n} runs\n"
-                f"{_show_value(at)} {axis}{also}",
+                f"{price} {axis}{also}",
             }
         )
     return values
@@ -264,10 +265,6 @@ def _cut_name(name: str, max_chars: int = _NAME) -> str:
     return name if len(name) <= max_chars else f"{name[: max_chars - 1]}…"
 
 
-def _show_value(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def find_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of (price, success) that no cheaper point beats, by rising price."""
     best, found = -1.0, []
@@ -311,19 +308,16 @@ def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> 
     found: dict[int, tuple[str, str]] = {}
     for i, choice in labels.items():
         for words, (place, (side, up)) in product(choice, LABEL_PLACES.items()):
-            room = _box(spots[i], side, up, len(words))
-            if room[0] >= 0 and room[1] <= 1 and not any(_overlap(room, other) for other in taken):
+            x, y = spots[i]
+            left, right = sorted((x + side * _ASIDE, x + side * (_ASIDE + _LETTER * len(words))))
+            low = y + up * _ABOVE - _LINE / 2
+            high = low + _LINE
+            if (
+                left >= 0
+                and right <= 1
+                and not any(left < b and a < right and low < d and c < high for a, b, c, d in taken)
+            ):
                 found[i] = place, words
-                taken.append(room)
+                taken.append((left, right, low, high))
                 break
     return found
-
-
-def _box(spot: Spot, side: int, up: int, letters: int) -> Box:
-    near, far = spot[0] + side * _ASIDE, spot[0] + side * (_ASIDE + _LETTER * letters)
-    bottom = spot[1] + up * _ABOVE - _LINE / 2
-    return min(near, far), max(near, far), bottom, bottom + _LINE
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]

@@ -82,6 +82,10 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
     graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
+    unfinished = ""
+    if comparison.unfinished or not comparison.whole:
+        unfinished = f"{comparison.cells - runs:,} of {comparison.cells:,} runs are not finished."
+        unfinished += f" {shorten(comparison.unfinished)}" if comparison.unfinished else ""
     facts = [
         ("Tasks", f"{tasks:,}"),
         ("Rows", f"{len(comparison.contenders):,}"),
@@ -96,7 +100,7 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
         "suite": show_hidden(comparison.suite.word),
         "about": show_hidden(comparison.suite.about),
         "facts": [(name, value) for name, value in facts if value],
-        "unfinished": _unfinished(comparison),
+        "unfinished": unfinished,
         "rows": rows,
         "digits": usd_digits([each.cost_usd for each in comparison.rows]),
         "pairs": comparison.pairs,
@@ -124,14 +128,6 @@ def _fill_template(
         left_out=missing.count(LEFT_OUT),
         unreadable=missing.count(UNREADABLE),
     )
-
-
-def _unfinished(comparison: Comparison) -> str:
-    if comparison.whole and not comparison.unfinished:
-        return ""
-    missing = comparison.cells - len(comparison.results)
-    why = f" {shorten(comparison.unfinished)}" if comparison.unfinished else ""
-    return f"{missing:,} of {comparison.cells:,} runs are not finished.{why}"
 
 
 # -- the grid of outcomes
@@ -191,36 +187,34 @@ def _script_data(comparison: Comparison, state: Mapping[str, int]) -> dict[str, 
         "outcomes": {kind: words for kind, (_, words) in OUTCOMES.items()},
         "repeat": comparison.repeat,
         "runs": [
-            {"c": contenders[result.variant], "t": tasks[result.task], "r": result.repeat, **_run_data(result, state)}
+            {
+                "c": contenders[result.variant],
+                "t": tasks[result.task],
+                "r": result.repeat,
+                "run": show_hidden(result.run),
+                "held": state.get(result.run, LEFT_OUT),
+                "outcome": _outcome(result),
+                "status": result.status,
+                "answer": None if result.answer is None else shorten(plain_text(result.answer), LONG),
+                "reason": shorten(result.reason or ""),
+                "mark": show_hidden(result.grade.mark),
+                "score": result.grade.score,
+                "why": shorten(result.grade.why),
+                "judge": show_hidden(result.grade.run),
+                "steps": result.steps,
+                "calls": result.calls,
+                "in": result.usage.input_tokens,
+                "out": result.usage.output_tokens,
+                "about": result.usage.estimated,
+                "usd": result.cost_usd,
+                "s": round(result.seconds, 3),
+                "repairs": result.repairs,
+                "invented": result.invented,
+                "fell": result.fell_back,
+            }
             for result in comparison.results
             if result.variant in contenders and result.task in tasks
         ],
-    }
-
-
-def _run_data(result: CellResult, state: Mapping[str, int]) -> dict[str, Any]:
-    grade = result.grade
-    return {
-        "run": show_hidden(result.run),
-        "held": state.get(result.run, LEFT_OUT),
-        "outcome": _outcome(result),
-        "status": result.status,
-        "answer": None if result.answer is None else shorten(plain_text(result.answer), LONG),
-        "reason": shorten(result.reason or ""),
-        "mark": show_hidden(grade.mark),
-        "score": grade.score,
-        "why": shorten(grade.why),
-        "judge": show_hidden(grade.run),
-        "steps": result.steps,
-        "calls": result.calls,
-        "in": result.usage.input_tokens,
-        "out": result.usage.output_tokens,
-        "about": result.usage.estimated,
-        "usd": result.cost_usd,
-        "s": round(result.seconds, 3),
-        "repairs": result.repairs,
-        "invented": result.invented,
-        "fell": result.fell_back,
     }
 
 

@@ -39,10 +39,14 @@ def choose_records(
         if result.grade.success and full:
             state[result.run] = LEFT_OUT
             continue
-        text = _read_record(result.run, read_events)
-        if text is None:
+        try:
+            events = read_events(result.run)
+        except PlaitError:
+            events = None
+        if events is None:
             state[result.run] = UNREADABLE
             continue
+        text = json_block(make_record(events))
         found[result.run], sizes[result.run], state[result.run] = text, len(text.encode()), IN_PAGE
         total += sizes[result.run]
         if result.grade.success:
@@ -132,14 +136,6 @@ def _drop_repeated_calls(parts: list[list[Any]]) -> list[list[Any]]:
         bool(kinds & {"action", "code"}) or all(len(p[2]) <= _TITLE for p in parts if p[0] == "call")
     )
     return [part for part in parts if part[0] != "call"] if repeats else parts
-
-
-def _read_record(run: str, read_events: EventsReader) -> str | None:
-    try:
-        events = read_events(run)
-    except PlaitError:
-        return None
-    return None if events is None else json_block(make_record(events))
 
 
 # -- text

@@ -167,7 +167,9 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             return f"{said} It is hardly above what is asked: {more}."
         if self.more_tasks == 0:
             return said
-        return f"{said} About {_rough(self.more_tasks)} more would make it 95 % sure, if the share stays as it is."
+        unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is no more precise than two digits
+        more = f"{-(-self.more_tasks // unit) * unit:,}"
+        return f"{said} About {more} more would make it 95 % sure, if the share stays as it is."
 
 
 def recommend(
@@ -199,7 +201,8 @@ def recommend(
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
         there = ", ".join(dict.fromkeys(f"{row.loop} with {row.who}" for row in rows))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
-    candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
+    candidates = [_compare_row(row, wanted) for row in chosen_rows]
+    candidates.sort(key=lambda each: (_price(each.row), each.row.tokens, each.row.seconds))
     meeting = [each for each in candidates if not each.unmet]
     chosen = meeting[0] if meeting else None
     before = candidates[: candidates.index(chosen)] if chosen is not None else []
@@ -243,9 +246,8 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(unmet), unusable)
 
 
-def _price(candidate: Candidate) -> tuple[float, float, float]:
-    row = candidate.row
-    return (math.inf if row.cost_usd is None else row.cost_usd, row.tokens, row.seconds)
+def _price(row: MeasuredLoop) -> float:
+    return math.inf if row.cost_usd is None else row.cost_usd
 
 
 def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Candidate]:
@@ -263,16 +265,13 @@ def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Cand
 
 def _distance(row: MeasuredLoop, part: str) -> float:
     """Return a figure that is smaller, the nearer a row is to that requirement."""
-    price = math.inf if row.cost_usd is None else row.cost_usd
-    return {"success": -row.success, "usd": price, "seconds": row.seconds, "tokens": row.tokens}[part]
+    return {"success": -row.success, "usd": _price(row), "seconds": row.seconds, "tokens": row.tokens}[part]
 
 
 def _has_models(row: MeasuredLoop, only: Mapping[str, str]) -> bool:
     """Return whether a row has every named phase, each with the wanted model."""
-    usual = only.get("")
-    if any(phase and phase not in row.models for phase in only):
-        return False
-    return all(only.get(phase, usual) in (None, model) for phase, model in row.models.items())
+    fits = all(only.get(phase, only.get("")) in (None, model) for phase, model in row.models.items())
+    return fits and only.keys() <= {"", *row.models}
 
 
 def _number(value: object) -> bool:
@@ -395,9 +394,3 @@ def run_command(row: MeasuredLoop) -> str:
 def _row_json(each: Candidate) -> dict[str, Any]:
     made = {**msgspec.to_builtins(each.row), "success": each.row.success, "sure": each.sure, "unmet": list(each.unmet)}
     return {**made, "unusable": each.unusable} if each.unusable else made
-
-
-def _rough(number: int) -> str:
-    """Round up to two digits: the estimate is no more precise."""
-    unit = 10 ** max(0, len(str(number)) - 2)
-    return f"{-(-number // unit) * unit:,}"

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from plait.core import Event, Observation
-from plait.core.artifacts import ArtifactHandle
+from plait.core.artifacts import ArtifactHandle, replace_handles
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.lab.world.state import World
@@ -27,7 +27,10 @@ def replay_events(world: World, events: Iterable[Event]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_insert_artifacts(call.input, artifacts, tool.signature.takes_artifacts))
+            # Where the tool takes artifacts, a text may be the id of one.
+            named = (lambda text: artifacts.get(text.strip(), text)) if tool.signature.takes_artifacts else str
+            given = replace_handles(call.input, lambda handle, itself: artifacts.get(handle.id, itself), named)
+            args, kwargs = tool.bind(given)
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # The input came from elsewhere, such as another tool's image.
@@ -59,15 +62,3 @@ def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None =
     flagged = tuple(said for step, tool, said in invented if (step, tool) not in refused)
     day = datetime.fromtimestamp(clock).date() if clock is not None else None
     return RunEvidence(answer, "".join(printed), flagged, day)
-
-
-def _insert_artifacts(value: Any, artifacts: dict[str, Any], by_name: bool) -> Any:
-    """Replace handles in an input by the artifacts themselves; with `by_name`, ids as well."""
-    if isinstance(value, str):
-        return artifacts.get(value.strip(), value) if by_name else value
-    handle = ArtifactHandle.read(value)
-    if handle is not None:
-        return artifacts.get(handle.id, value)
-    if isinstance(value, dict):
-        return {key: _insert_artifacts(each, artifacts, by_name) for key, each in value.items()}
-    return [_insert_artifacts(each, artifacts, by_name) for each in value] if isinstance(value, list) else value

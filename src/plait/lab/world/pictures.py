@@ -35,10 +35,6 @@ PICTURES = msgspec.json.decode(
 )
 
 
-def choose_picture(seed: int, on: date) -> DailyPicture:
-    return chance(seed, "picture", on.isoformat()).choice(PICTURES)
-
-
 def describe_picture(picture: DailyPicture, on: date) -> dict[str, str]:
     folder = f"{BASE}/{on:%y%m}"
     fields = {

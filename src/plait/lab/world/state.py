@@ -150,7 +150,7 @@ class World:
     @property
     def picture(self) -> pictures.DailyPicture:
         """The picture of the world's day."""
-        return pictures.choose_picture(self.seed, self.today)
+        return chance(self.seed, "picture", self.today.isoformat()).choice(pictures.PICTURES)
 
     def read_weather(self, latitude: float, longitude: float) -> weather.Now:
         return weather.make_now(self.seed, latitude, longitude, self.now)

@@ -20,7 +20,6 @@ from msgspec import structs
 from plait.core import (
     JSON,
     Answered,
-    ArtifactHandle,
     Attachment,
     Call,
     CodeError,
@@ -34,6 +33,7 @@ from plait.core import (
     go_on,
     note,
 )
+from plait.core.artifacts import replace_handles
 from plait.core.text import shorten
 from plait.loops.codeact.hints import NAMES, OF_MODULE, assigned_names, find_forbidden_import, hint_of, ran_before
 from plait.loops.codeact.labels import SEARCH, STOP
@@ -285,7 +285,8 @@ class Work:
 
     def _answer(self, stop: Call) -> JSON:
         """Return the answer of the run: the argument of `stop`, or the last output."""
-        given = _told(_first(stop.input))
+        # Readers do not know the ids of artifacts.
+        given = replace_handles(_first(stop.input), lambda handle, _: handle.about)
         if given is None or given == "":
             return self._said or None
         return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -298,12 +299,3 @@ def _first(given: JSON) -> JSON:
     if isinstance(given, list):
         return given[0] if given else None
     return given
-
-
-def _told(given: JSON) -> JSON:
-    """Return the value with each artifact's description in place of its handle, because readers do not know the ids."""
-    if (handle := ArtifactHandle.read(given)) is not None:
-        return handle.about
-    if isinstance(given, dict):
-        return {key: _told(each) for key, each in given.items()}
-    return [_told(each) for each in given] if isinstance(given, list) else given

@@ -193,12 +193,8 @@ def write_input(given: Any, words: LabelWords, *, brackets: bool = False) -> str
         plain = given if words.guard(given) == given and is_plain_text(given) else plain
     if not brackets or _is_balanced(plain):
         return plain
-    return _escape_brackets(dumped if plain is given else plain, words)  # only strings can hold single brackets
-
-
-def _escape_brackets(dumped: str, words: LabelWords) -> str:
-    """Return the same JSON with escapes for the brackets inside its strings."""
-    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^"]+', dumped)
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^"]+', dumped if plain is given else plain)
+    # Only strings can hold single brackets.
     escaped = (part.replace("[", "\\u005b").replace("]", "\\u005d") if part[0] == '"' else part for part in parts)
     return words.in_json("".join(escaped))
 

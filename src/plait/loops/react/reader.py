@@ -87,9 +87,13 @@ class _TurnReader(Struct, frozen=True):
                 if error.unclosed and label.start < first_answer:
                     break  # what follows belongs to it, or comes after it
                 continue
-            # After a final answer, `Action: eat less` is probably part of the answer.
-            if action is None or self._is_none(action):
+            if action is None:
                 continue
+            name = action.name.strip(" .`*\"'()[]").lower()
+            is_none = name in _NO_ACTION or name.startswith(("no action", "none ("))  # `Action: None` means no action
+            if is_none and label_scan.tool_of(action.name, self.tools) is None:
+                continue
+            # After a final answer, `Action: eat less` is probably part of the answer.
             if label.start > first_answer and not (action.sure and action.syntax in (self.dialect.syntax, "blob")):
                 continue
             notes = [cut("an earlier action whose JSON can't be read")] if trouble else []
@@ -149,12 +153,6 @@ class _TurnReader(Struct, frozen=True):
             return None
         note = repair_remark("the labels were written in another way")
         return structs.replace(turn, remarks=(*self.body.remarks, note, *turn.remarks))
-
-    def _is_none(self, action: ParsedAction) -> bool:
-        """Return whether this is `Action: None`, which means no action."""
-        name = action.name.strip(" .`*\"'()[]").lower()
-        said = name in _NO_ACTION or name.startswith(("no action", "none ("))
-        return said and label_scan.tool_of(action.name, self.tools) is None
 
     def _describe_problem(self, trouble: str) -> str:
         body = self.body

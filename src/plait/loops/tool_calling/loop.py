@@ -89,7 +89,7 @@ class ToolCalling(CheckedOptions):
                 if self.fallback and near is None:
                     break
                 yield from note("calls_as_text", f"{why}. Going on with calls as JSON in text.")
-                turns = TextTurns(task, context, self.max_tokens)
+                turns = TextTurns(task, context, self.max_tokens, turns.rejected)
         return (yield from fall_back(self.fallback, carry_over(task, context, log), context, f"{why.rstrip('.')}."))
 
     def splitter(self, phase: str) -> Splitter:

@@ -70,6 +70,8 @@ _AROUND_NAME = re.compile(r"\A\w{1,20}:(?=\D)|:\d{1,4}\Z|<\|.*", re.S)
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and their observations."""
+RejectedAnswers: TypeAlias = dict[int, tuple[Message, ...]]
+"""Answers and what was said against them, by the turn that follows them. They stay: the model learns from them."""
 
 
 class Turns(ABC):
@@ -79,8 +81,8 @@ class Turns(ABC):
     says what comes before the log, how calls and results are shown, and how a reply is read.
     """
 
-    def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
-        self._context, self._max_tokens = context, max_tokens
+    def __init__(self, context: LoopContext, max_tokens: int | None, rejected: RejectedAnswers) -> None:
+        self._context, self._max_tokens, self.rejected = context, max_tokens, rejected
         self.schema: dict[str, Any] | None = None
         self.stop: tuple[str, ...] = ()
         self._heads: dict[str, tuple[Message, ...]] = {}  # by the summary in it
@@ -89,20 +91,26 @@ class Turns(ABC):
     def take_turn(self, max_parse_errors: int, log: Log, view: View) -> Effects[CallsTurn | Failed]:
         """Return the model's next turn. `view` says which part of the log the model sees. It is asked again if its
         reply cannot be read, or if its answer is refused. After `max_parse_errors` such replies: `Failed`."""
-        form = self
+        form, rejected = self, Reply("")
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             nonlocal form
+            if bad and bad.reply is rejected:
+                said = self.ask_again(bad, log)
+                answer = (assistant(bad.reply.text),) if bad.note and said[0].role == "user" else ()
+                self.rejected[len(log)] = (*self.rejected.get(len(log), ()), *answer, *said)
             form = self.reform(log) if bad and bad.reform else self
-            tail = form.ask_again(bad, log) if bad else ()
-            return form._ask(log, form.tools(log), tail, view, resample=bool(bad and bad.resample))
+            tail = form.ask_again(bad, log) if bad and bad.reply is not rejected else ()
+            return form._ask(log, form.tools(log), tail, view, repair=bool(bad), resample=bool(bad and bad.resample))
 
         def read(reply: Reply, miss: int) -> Effects[CallsTurn]:
+            nonlocal rejected
             turn = form.read(reply, log)
             for remark in turn.remarks:
                 yield from note(remark.kind, remark.text)
             if not turn.answered:
-                return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
+                return turn if form is self else structs.replace(turn, calls=self.with_ids(turn.calls, log))
+            rejected = reply
             if against := (yield from check_answer(turn.answer, only_output=True)):
                 raise Rejected(against, counts=False)  # the runtime ends the run after too many
             if against := (yield from check_answer(turn.answer)):
@@ -115,8 +123,9 @@ class Turns(ABC):
         """Use the reserved call: answer from what there is."""
         request = user(self._context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
-        tools = self.tools(log) if log or any(each.calls for each in self.head("")) else ()
-        ask = partial(self._ask, log, tools, (request,), enough=bool)  # no call is left for the rest
+        shown = (*self.head(""), *self.rejected.get(0, ()))
+        tools = self.tools(log) if log or any(each.calls for each in shown) else ()
+        ask = partial(self._ask, log, tools, (request,), repair=True, enough=bool)  # no call is left for the rest
         reply = yield from compaction.ask(ask, log, concluding=True)
         try:
             turn = self.read(reply, log)
@@ -146,6 +155,20 @@ class Turns(ABC):
     def reform(self, log: Log) -> Turns:
         """Return the same turns in another format."""
 
+    def with_ids(self, calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
+        """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
+        used = {call.id for turn, _ in log for call in turn.calls}
+        used |= {call.id for messages in self.rejected.values() for each in messages for call in each.calls}
+        named: list[Call] = []
+        for call in calls:
+            id, number = call.id, len(used)
+            while not id or id in used:
+                number += 1
+                id = f"call_{number}"
+            used.add(id)
+            named.append(Call(call.tool, call.input, id))
+        return tuple(named)
+
     @abstractmethod
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         """Return a turn and its results as messages."""
@@ -158,11 +181,13 @@ class Turns(ABC):
             self._heads[view.summary] = self.head(view.show_summary(self._context))
         messages = [*self._heads[view.summary]]
         for i in view.find_shown(len(log)):
+            messages += self.rejected.get(i, ())
             key = i, how = i, view.of_entry(i)
             if key not in self._shown:
                 self._shown[key] = self._show(*log[i], how)
             messages += self._shown[key]
-        options |= {"stop": self.stop, "max_tokens": self._max_tokens, "repair": bool(tail)}
+        messages += self.rejected.get(len(log), ())
+        options |= {"stop": self.stop, "max_tokens": self._max_tokens}
         options["is_answer"] = partial(is_typed_answer, self._context)
         return think("act", (*messages, *tail), tools=tools, schema=self.schema, **options)
 
@@ -172,7 +197,7 @@ class NativeTurns(Turns):
     reader would take from a reply that copies them."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
-        super().__init__(context, max_tokens)
+        super().__init__(context, max_tokens, {})
         self._task = task
         self.stop = tuple(mark for mark in (RESULT,) if mark in context.special_tokens)
         # Where a chat template shows the tools, the model writes calls as text. It has to know where a reply ends.
@@ -245,7 +270,7 @@ class NativeTurns(Turns):
             all(map(self._context.tool, (call.tool for call in turn.calls))) or MARKUP.search(reply.text)
         ):
             left = label_scan.repair_remark("the calls stood in the reply's text")
-            thought, calls = _MARKS.sub("", turn.thought).strip("{ \n"), with_ids(turn.calls, log)
+            thought, calls = _MARKS.sub("", turn.thought).strip("{ \n"), self.with_ids(turn.calls, log)
             return structs.replace(turn, thought=thought, calls=calls, kept="", remarks=(*turn.remarks, left))
         if against := self._object_to_answer(reply, log):
             raise Unreadable(against)
@@ -256,7 +281,7 @@ class NativeTurns(Turns):
         notes: list[Remark] = []
         if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
             raise Unreadable(f"it {reply.how_cut} within the input of its last call")
-        calls = with_ids(tuple(self._call(call, notes) for call in reply.calls), log)
+        calls = self.with_ids(tuple(self._call(call, notes) for call in reply.calls), log)
         turn = CallsTurn(reply.text.strip(), calls, remarks=tuple(notes), state=reply.state)
         return as_typed_answer(self._context, turn)
 
@@ -292,14 +317,14 @@ class NativeTurns(Turns):
         if not reply.calls:
             asked = super().ask_again(bad, log)
             return tuple(structs.replace(m, state=reply.state) if m.role == "assistant" else m for m in asked)
-        calls = with_ids(reply.calls, log)
+        calls = self.with_ids(reply.calls, log)
         said = self._context.prompt("repair_call", complaint=bad.complaint).strip() if bad.counts else bad.complaint
         answer = Message("tool", join_parts(said, bad.note), failed=bad.counts)
         answers = (structs.replace(answer, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def reform(self, log: Log) -> Turns:
-        return TextTurns(self._task, self._context, self._max_tokens).reform(log)
+        return TextTurns(self._task, self._context, self._max_tokens, self.rejected).reform(log)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         bare = call.tool if self._context.tool(call.tool) else _AROUND_NAME.sub("", call.tool)
@@ -315,8 +340,10 @@ class NativeTurns(Turns):
 class TextTurns(Turns):
     """Calls as JSON objects in the model's text, results as the user's messages."""
 
-    def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
-        super().__init__(context, max_tokens)
+    def __init__(self, task: Task, context: LoopContext, max_tokens: int | None, rejected: RejectedAnswers) -> None:
+        texts = {at: [user(m.content) if m.role == "tool" else m for m in said] for at, said in rejected.items()}
+        shown = {at: tuple(Message(m.role, m.content) for m in said if m.content) for at, said in texts.items()}
+        super().__init__(context, max_tokens, shown)
         # The example has the first tool's arguments, without anything that could be copied as a value.
         names = context.tools[0].parameters.get("properties", {}) if context.tools else {}
         words = {"described": FORMAT.describe(context.tools), "example": _compact(dict.fromkeys(names, "..."))}
@@ -376,20 +403,6 @@ class TextTurns(Turns):
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(view.show_result(self._context, call.tool, seen.with_note), inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
-
-
-def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
-    """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
-    used = {call.id for turn, _ in log for call in turn.calls}
-    named: list[Call] = []
-    for call in calls:
-        id, number = call.id, len(used)
-        while not id or id in used:
-            number += 1
-            id = f"call_{number}"
-        used.add(id)
-        named.append(Call(call.tool, call.input, id))
-    return tuple(named)
 
 
 def takes_answer_by_tool(context: LoopContext) -> bool:

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Attachment, Call, Message, Think, ToolSpec
+from plait.core import Attachment, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, close_results
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.strict_schema import OPENAI, fit_schema
-from plait.models.wires.turns import GO_ON, arguments, prepare, show_tool
+from plait.models.wires.turns import GO_ON, arguments, chat_call, prepare, show_tool
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
@@ -149,7 +149,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
             said = {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
         elif message.calls:
             said["content"] = message.content or None
-            said["tool_calls"] = [_call(call) for call in message.calls]
+            said["tool_calls"] = [chat_call(call.id, call.tool, arguments(call)) for call in message.calls]
         out.append(add_state(said, message, options))
     if not prefill:
         return out
@@ -170,10 +170,6 @@ def _file(attachment: Attachment) -> dict[str, Any]:
     if attachment.kind == "image":
         return {"type": "image_url", "image_url": {"url": data}}
     return {"type": "file", "file": {"filename": attachment.name or "file.pdf", "file_data": data}}
-
-
-def _call(call: Call) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
 def reply_form(schema: dict[str, Any]) -> dict[str, Any]:

@@ -90,8 +90,9 @@ class ChatReader:
         if self._state.is_needed:
             self._state.take(part, whole)
         thought = part.get("reasoning_content") or part.get("reasoning")
-        if not thought and "reasoning_details" in part:
-            thought = _text_of_details(part["reasoning_details"])
+        if not thought and isinstance(details := part.get("reasoning_details"), list):  # OpenRouter's
+            texts = [each.get("text") or each.get("summary") for each in details if isinstance(each, dict)]
+            thought = "".join([text for text in texts if isinstance(text, str)])
         if thought and isinstance(thought, str):
             draft.add_reasoning(thought, whole)
         self._messages += whole
@@ -127,13 +128,6 @@ class ChatReader:
             elif isinstance(part, dict) and isinstance(part.get("text"), str):
                 texts.append(part["text"])
         return "".join(texts)
-
-
-def _text_of_details(details: Any) -> str:
-    """Return the text of OpenRouter's details, for a reply that has no other reasoning."""
-    each = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    texts = [detail.get("text") or detail.get("summary") for detail in each]
-    return "".join([text for text in texts if isinstance(text, str)])
 
 
 def calls_in_error(error: Any) -> tuple[Call, ...]:

@@ -111,7 +111,8 @@ def failure(
     """Return the error for an answer of `status` with `body`, with `response` set on it. `asked` is the request's body:
     an ability can only be missing if the request used it."""
     error = error_of(body)
-    made = _classify(_Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {}))
+    refusal = _Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {})
+    made = next(filter(None, (read(refusal) for read in _RULES)), None) or _as_bad_request(refusal)
     made.response = response
     return made
 
@@ -164,12 +165,6 @@ class _Refusal(Struct, frozen=True):
         return read_retry_delay(self.error) if asked is None else asked
 
     @property
-    def limits_budget(self) -> bool:
-        """Return whether OpenRouter limits the price of what runs at once. It answers that with 402, too."""
-        meta = self.error.get("metadata")
-        return isinstance(meta, dict) and "in_flight" in str(meta.get("limit_source"))
-
-    @property
     def where(self) -> str:
         return self.target.where
 
@@ -200,8 +195,9 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
     """The account has no credit, or its key is refused."""
     status, target = refusal.status, refusal.target
     of_key = f" in {target.key_env}" if target.key_env else " of the endpoint"
-    if status == 402 and refusal.limits_budget:
-        return _as_rate_limit(refusal)
+    meta = refusal.error.get("metadata")
+    if status == 402 and isinstance(meta, dict) and "in_flight" in str(meta.get("limit_source")):
+        return _as_rate_limit(refusal)  # of OpenRouter, for the price of what runs at once
     # Google says "current quota" of the limit of a minute, too; then it says how long to wait.
     is_spent = status in (403, 429) and read_retry_delay(refusal.error) is None and refusal.says(_QUOTA)
     if status == 402 or is_spent or (status == 400 and refusal.says(_NO_CREDIT)):
@@ -332,10 +328,7 @@ _RULES = (
 """The meanings of a refusal, in the order in which they are tried."""
 
 
-def _classify(refusal: _Refusal) -> ModelError:
-    for read in _RULES:
-        if (made := read(refusal)) is not None:
-            return made
+def _as_bad_request(refusal: _Refusal) -> ModelError:
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
     field = next(named_paths(refusal.error), "")
     named = f" It names the field {refusal.target.clean(field)}." if field and field not in refusal.said else ""

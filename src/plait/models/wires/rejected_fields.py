@@ -90,26 +90,19 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
         return "prefill"
     refuses = (_REFUSES_5XX if status >= 500 else _REFUSES).search(f"{error.get('code')} {said}") is not None
     by_path = _read_paths(error, sent)
-    ability = _read_sentence(said, sent) if by_path is None else by_path
+    # "With reasoning_effort set, temperature must be 1" names reasoning_effort as a condition, which counts last.
+    ability = min(_mentions(said, sent), default=(False, 0, ""))[2] if by_path is None else by_path
     if ability in OMITTABLE:
         return ability if refuses or status in (400, 422) else ""
-    if ability in ("", "tools") and status in (400, 422) and _has_strict_tool(sent) and _names_one_tool(error, said):
-        return "strict"
+    tools = ({**tool, **tool.get("function", {})} for tool in sent.get("tools") or () if isinstance(tool, dict))
+    if ability in ("", "tools") and status in (400, 422) and any(tool.get("strict") is True for tool in tools):
+        is_inside = any(re.match(r"(?:body\.)?tools?[.\[]", path) for path in named_paths(error))
+        if is_inside or re.search(rf"{_ONE_TOOL}|\bstrict\b", said):  # the schema of one tool, or `strict`
+            return "strict"
     if ability == "tools" and not by_path and not _TAKES_NONE.search(said):
         return ""
     is_renamed = ability == "max_tokens" and _RENAMED.search(said)
     return ability if refuses or is_renamed or (ability == "schema" and by_path) else ""
-
-
-def _has_strict_tool(sent: Mapping[str, Any]) -> bool:
-    tools = [tool for tool in sent.get("tools") or () if isinstance(tool, dict)]
-    return any({**tool, **tool.get("function", {})}.get("strict") is True for tool in tools)
-
-
-def _names_one_tool(error: Mapping[str, Any], said: str) -> bool:
-    """Return whether a rejection is about the schema of one tool, or about `strict`."""
-    is_inside = any(re.match(r"(?:body\.)?tools?[.\[]", path) for path in named_paths(error))
-    return is_inside or re.search(rf"{_ONE_TOOL}|\bstrict\b", said) is not None
 
 
 def fields_of(body: Any) -> dict[str, Any]:
@@ -151,15 +144,6 @@ def _read_paths(error: Mapping[str, Any], sent: Mapping[str, Any]) -> str | None
         if name in sent and name != "model":  # "model" says for which model it holds
             return ""
     return None
-
-
-def _read_sentence(said: str, sent: Mapping[str, Any]) -> str:
-    """Return the ability that a sentence names: the first field of the request in it. "" for none.
-
-    "With reasoning_effort set, temperature must be 1" names reasoning_effort as a condition, which counts last.
-    """
-    found = sorted(_mentions(said, sent))
-    return found[0][2] if found else ""
 
 
 def _mentions(said: str, sent: Mapping[str, Any]) -> Iterator[tuple[bool, int, str]]:

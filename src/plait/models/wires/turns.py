@@ -74,6 +74,11 @@ def arguments(call: Call) -> str:
     return _encode(input_object(call)).decode() if call.input is not None else "{}"
 
 
+def chat_call(id: str, tool: str, given: str) -> dict[str, Any]:
+    """Return a call as chat completions have it."""
+    return {"id": id, "type": "function", "function": {"name": tool, "arguments": given}}
+
+
 def prepare(messages: Sequence[Message], abilities: Abilities, call_id: tuple[str, int]) -> list[Message]:
     """Return the messages with an id for each call and its result, and with the attachments that the model accepts and
     that fit into a request.

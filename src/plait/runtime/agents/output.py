@@ -92,7 +92,15 @@ class OutputType(Generic[OutputT]):
         """Return the type as loops see it; None for text. Raises `ConfigError` for a type without a JSON Schema."""
         if self.type is str:
             return None
-        schema = dict(self.type) if isinstance(self.type, Mapping) else self._make_schema()
+        if isinstance(self.type, Mapping):
+            schema = dict(self.type)
+        else:
+            adapter = self._adapter
+            try:
+                schema = adapter.json_schema()
+            except Exception as why:
+                raise _not_a_type(self.type, why) from why
+            _close_objects(schema)
         if fault := find_schema_fault(schema):
             raise ConfigError(f"The JSON Schema of the output is invalid: {fault}", hint="Correct the schema.")
         return OutputSpec(NAME, schema, self.method or "prompt")
@@ -167,15 +175,6 @@ class OutputType(Generic[OutputT]):
             return TypeAdapter(cast(Any, self.type))
         except Exception as why:
             raise _not_a_type(self.type, why) from why
-
-    def _make_schema(self) -> dict[str, Any]:
-        adapter = self._adapter
-        try:
-            made: dict[str, Any] = adapter.json_schema()
-        except Exception as why:
-            raise _not_a_type(self.type, why) from why
-        _close_objects(made)
-        return made
 
     def _find_faults(self, value: Any) -> str:
         assert self.spec is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from plait.core.artifacts import Artifact, ArtifactHandle
+from plait.core.artifacts import Artifact, ArtifactHandle, replace_handles
 from plait.core.attachments import find_attachment
 from plait.core.messages import JSON
 from plait.journal.timeline import Timeline
@@ -71,14 +71,8 @@ class ArtifactStore:
 
     def fill(self, value: Any, by_name: bool = False) -> Any:
         """Return a JSON value with the artifacts themselves in place of their handles; `by_name` also of their ids."""
-        if isinstance(value, str):
-            return self._or_itself(value.strip(), value) if by_name else value
-        handle = ArtifactHandle.read(value)
-        if handle is not None:
-            return self._or_itself(handle.id, value)
-        if isinstance(value, dict):
-            return {key: self.fill(each, by_name) for key, each in value.items()}
-        return [self.fill(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
+        named = (lambda text: self._or_itself(text.strip(), text)) if by_name else str
+        return replace_handles(value, lambda handle, itself: self._or_itself(handle.id, itself), named)
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.
@@ -123,16 +117,6 @@ def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
     for artifacts in filter(None, made):
         found.update(msgspec.msgpack.decode(artifacts, type=dict[str, tuple[str, bytes]]))
     return found
-
-
-def read_handles(value: JSON) -> Any:
-    """Return a JSON value with `ArtifactHandle`s in place of their JSON."""
-    handle = ArtifactHandle.read(value)
-    if handle is not None:
-        return handle
-    if isinstance(value, dict):
-        return {key: read_handles(each) for key, each in value.items()}
-    return [read_handles(each) for each in value] if isinstance(value, list) else value
 
 
 def find_artifacts(value: Any) -> dict[str, str]:

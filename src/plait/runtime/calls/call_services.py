@@ -26,7 +26,7 @@ from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.calls.context import CallLogger, Context
 from plait.runtime.calls.make_call import ChildWaits, make_call
 from plait.runtime.calls.tool_prints import as_usual
-from plait.runtime.conversations.attachments import UserQuestion, identify_question
+from plait.runtime.conversations.attachments import UserQuestion, split_question
 from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
@@ -140,7 +140,8 @@ class ToolServices:
         self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object, history: bool
     ) -> Run[OutputT]:
         """Run an agent as a child run of this call; see `Context.arun`."""
-        digest = self.engine.journal.digest(identify_question(question))
+        text, files = split_question(question)
+        digest = self.engine.journal.digest("\0".join((text, *(each.digest for each in files.attachments))))
         name = f"{digest}.{self._started[digest]}"
         self._started[digest] += 1
         from plait.runtime.calls.child_runs import perform_child  # a child run needs all of the runtime

@@ -102,8 +102,12 @@ async def perform_child(
     engine, call = services.engine, services.entry
     key = f"{call.key}:c{name}"
     found = engine.journal.find(key)
-    # A fork has the child runs of the run that it comes from.
-    id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
+    if found.value is UNSET:  # the id begins with the time of the run at the top
+        text = f"{engine.run_id}\0{key}".encode("utf-8", "surrogatepass")
+        digest = base64.b32encode(hashlib.blake2b(text, digest_size=10).digest()).decode().lower()
+        id = f"{engine.run_id.rpartition('-')[0]}-{digest[:12]}"
+    else:  # a fork has the child runs of the run that it comes from
+        id = found.asked.run
     effect = StartChild(agent, question, id, deps, history)
     entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
     performer = RunChild(services)
@@ -225,13 +229,6 @@ class RunChild(BasePerformer):
         run = runs.read_finished_run(row, engine.store, recorded_loop(row.head), output)
         self._services.outside |= run.outside
         return run
-
-
-def _derive_id(run: str, key: str) -> str:
-    """Return the id of a child: it begins with the time of the run at the top."""
-    text = f"{run}\0{key}".encode("utf-8", "surrogatepass")
-    digest = base64.b32encode(hashlib.blake2b(text, digest_size=10).digest()).decode().lower()
-    return f"{run.rpartition('-')[0]}-{digest[:12]}"
 
 
 def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool, history: bool) -> Tool:

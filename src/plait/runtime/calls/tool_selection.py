@@ -71,18 +71,15 @@ class Finder:
         return structs.replace(tools, tools=(*own, self.tool, *more), near=self.near)
 
 
-def searchable(embedder: AnyEmbedder) -> bool:
-    """Return whether the parts of the extra `search` that this embedder needs are installed."""
-    return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
-
-
 def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: AnyEmbedder) -> int | None:
     """Return how many of an agent's tools are shown; None for all. A loop may have a default. It does not count if a
     tool of the user's has the name of the search tool."""
     most = traits_of(loop).most_tools
     if said is not None or most is None or len(tools) <= most or NAME in tools:
         return said
-    return 0 if searchable(embedder) else None
+    # The extra `search` has what the embedder needs.
+    is_installed = find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
+    return 0 if is_installed else None
 
 
 def shown_by(head: RunHead) -> tuple[str, ...] | None:

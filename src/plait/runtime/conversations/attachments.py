@@ -63,11 +63,11 @@ NO_FILES = AttachedFiles()
 
 
 def attach(source: str | Path | bytes, name: str = "") -> File:
-    """Return a file for a question: `agent.run(["What is in this picture?", plait.attach("photo.jpg")])`.
+    """Return a file for a question, or as the result of a tool: `plait.attach("photo.jpg")`.
 
-    `source` is a path, or the bytes. The content decides the media type: an image (PNG, JPEG, GIF, WebP), a PDF file or
-    text, which becomes UTF-8. `name` is what models see; the default is the file's own name. Raises `ConfigError` if
-    the file cannot be read, is of another kind, or is too large.
+    `source` is a path, or the bytes (`text.encode()` for a text). The content decides the media type: an image (PNG,
+    JPEG, GIF, WebP), a PDF file or text, which becomes UTF-8. `name` is what models see; the default is the file's own
+    name. Raises `ConfigError` if the file cannot be read, is of another kind, or is too large.
     """
     if isinstance(source, bytes):
         file = File.from_bytes(source, name)
@@ -78,7 +78,8 @@ def attach(source: str | Path | bytes, name: str = "") -> File:
                 raise _too_large(name or path.name, path.stat().st_size, MAX_BYTES)
             file = File.from_bytes(read_file(path), name or path.name)
         except OSError as why:
-            raise ConfigError(f"{path} can't be attached: {why.strerror or why}.", hint="Check the path.") from None
+            hint = 'Check the path. For a text: plait.attach(text.encode(), name="letter.txt").'
+            raise ConfigError(f"{str(path)[:200]} can't be attached: {why.strerror or why}.", hint=hint) from None
     _check_file(file.attachment)
     return file
 
@@ -125,13 +126,6 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
         raise _too_large("The files of the question", size, MAX_BYTES)
     text = "\n\n".join(texts)
     return NO_TEXT if files and not text.strip() else text, AttachedFiles(tuple(files), contents)
-
-
-def identify_question(given: UserQuestion) -> str:
-    """Return the text of a question with the digests of its files: the same for equal questions. Raises `ConfigError`
-    for an invalid part."""
-    text, files = split_question(given)
-    return "\0".join((text, *(each.digest for each in files.attachments)))
 
 
 async def restore_files(head: RunHead, store: Store) -> AttachedFiles:

@@ -27,7 +27,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
 from plait.core.text import shorten
 from plait.journal.timeline import Timeline
-from plait.models.wires.turns import arguments
+from plait.models.wires.turns import arguments, chat_call
 from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, read_file_part
 from plait.tools.render import replace_surrogates
 from plait.user_folders import state_folder
@@ -97,8 +97,7 @@ def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[di
         for call in turn.calls:
             number += 1
             id = f"call_{number}"
-            given = {"name": call.tool, "arguments": arguments(Call(call.tool, call.input))}
-            made = {"id": id, "type": "function", "function": given}
+            made = chat_call(id, call.tool, arguments(Call(call.tool, call.input)))
             messages.append({"role": "assistant", "content": None, "tool_calls": [made]})
             messages.append({"role": "tool", "tool_call_id": id, "content": call.result})
         if turn.answer:

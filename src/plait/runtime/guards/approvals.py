@@ -35,19 +35,16 @@ class CallsInDoubt:
         self._calls: dict[bytes, CallInDoubt] = {}
         self._unreadable: JournalError | None = None
 
-    def add(self, calls: Iterable[CallInDoubt]) -> None:
-        self._calls.update((codec.encode(each), each) for each in calls)
+    def add(self, calls: Iterable[CallInDoubt] | JournalError) -> None:
+        """Add calls, or why those of the session's earlier turns cannot be read."""
+        if isinstance(calls, JournalError):
+            self._unreadable = calls
+        else:
+            self._calls.update((codec.encode(each), each) for each in calls)
 
     def drop(self, id: tuple[str, str]) -> None:
         """Remove a call whose end is known now."""
         self._calls = {form: each for form, each in self._calls.items() if (each.run, each.key) != id}
-
-    def add_session(self, calls: Iterable[CallInDoubt] | JournalError) -> None:
-        """Add those of the session's earlier turns, or why they cannot be read."""
-        if isinstance(calls, JournalError):
-            self._unreadable = calls
-        else:
-            self.add(calls)
 
     def join(self, other: CallsInDoubt) -> None:
         """Take over what another object has."""
@@ -96,7 +93,7 @@ class ApprovalsGuard(Guard):
         self._named: set[tuple[str, str]] = set()
         """Entries that the user approved though they are in doubt, and those that an earlier process has begun."""
         self._note(calls_in_doubt)
-        self.tree.add_session(session_calls)
+        self.tree.add(session_calls)
 
     def _set_policies(self, policies: Iterable[Approve]) -> None:
         """Set the policies. If none asks, only doubts about calls with effects and other guards give a reason to."""

@@ -24,7 +24,7 @@ from plait.core import (
     Stopped,
 )
 from plait.core.text import sentence
-from plait.runtime.grounding import Sources, answer_warning, describe_findings, refuse_invented, warning
+from plait.runtime.grounding import Sources, describe_findings, refuse_invented, warning
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
 from plait.runtime.run_spec import Grounding
@@ -194,7 +194,10 @@ class GroundingGuard(Guard):
         if fresh and self._repeats and times >= self._repeats:
             raise LimitNear("loop", f"the same answer was not taken {times} times")
         self._count_refusal(answer)
-        return Refuse(answer_warning(found))
+        return Refuse(
+            f"That can't be the answer: {', '.join(found)} stands neither in the task nor in any observation. Look up "
+            "what is missing, and have a tool compute what has to be computed; then answer."
+        )
 
     def _count_refusal(self, answer: Any) -> None:
         self._has_objected = True

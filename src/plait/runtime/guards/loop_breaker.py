@@ -146,15 +146,12 @@ class LoopBreaker(Guard):
                 "You made exactly this call before and the result is the same. If what you have seen answers the task, "
                 "answer now; if not, call for what is still missing."
             )
+        ordinal = {2: "2nd", 3: "3rd"}.get(times, f"{times}th")
         return (
-            f"This is the same call with the same result for the {_ordinal(times)} time; it will not change. "
+            f"This is the same call with the same result for the {ordinal} time; it will not change. "
             "Answer now, or do something else: the next repetition ends the run."
         )
 
 
 def _key(call: Call) -> bytes:
     return msgspec.json.encode([call.tool, call.input], order="deterministic")
-
-
-def _ordinal(number: int) -> str:
-    return {2: "2nd", 3: "3rd"}.get(number, f"{number}th")

@@ -32,7 +32,7 @@ from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspen
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
-from plait.runtime.reply_listener import ReplyListener, listen_to_reply
+from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_journal import NOTHING, FoundEntry
 from plait.runtime.tracing import ModelSpan
 
@@ -234,7 +234,8 @@ class AskForReply(BasePerformer):
                 engine.written.begin()
             engine.say(ev.Asked(self.step, think.phase, model.spec))
             self._holds_text = self._reply is not None or engine.chain.holds_text(Think)
-            self._listener = None if by_tool else listen_to_reply(engine, entry, again=self.attempts > 0)
+            is_needed = not by_tool and (engine.on_event is not None or entry.effect.watch)
+            self._listener = ReplyListener(engine, entry, self.attempts > 0) if is_needed else None
         if self._reply is None:
             with engine.clock.counted(working=int(not by_tool)), engine.span.model(self.step, think, model) as span:
                 try:

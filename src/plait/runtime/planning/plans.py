@@ -69,7 +69,10 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
     if isinstance(loop, Planner):
         task = Task(head.question, head.history)
-        made, said = _calls_made(timeline), _worker_replies(timeline)
+        made = _calls_made(timeline)
+        # The requests of the workers (the text of the last message) with the replies.
+        asked = [(call.last.request, reply) for call, reply in timeline.replies if call.phase == "work"]
+        said = [((texts_in(request) or [""])[-1], reply.text.strip()) for request, reply in asked]
         results = {id: Observation(text) for id, text in plan.evidence.items()}
         for step in plan.calls:
             if step.id not in results and all(need in results for need in step.needs):
@@ -174,12 +177,3 @@ def _result(
 
 def _calls_made(timeline: Timeline) -> list[tuple[Call, Observation]]:
     return [(made.planned, observation) for made, observation in timeline.results]
-
-
-def _worker_replies(timeline: Timeline) -> list[tuple[str, str]]:
-    """Return each request of the workers (the text of its last message) with the reply."""
-    return [
-        ((texts_in(call.last.request) or [""])[-1], reply.text.strip())
-        for call, reply in timeline.replies
-        if call.phase == "work"
-    ]

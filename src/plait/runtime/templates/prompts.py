@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from os.path import normpath
@@ -229,7 +229,8 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
         auto_reload=False,
         **BLOCKS,
     )
-    environment.filters["tojson"] = _as_json
+    # As the chat templates of models write it: Jinja's own filter escapes it for HTML.
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     return environment
 
 
@@ -258,11 +259,6 @@ def fields_of(value: object) -> list[str]:
     if type(value).__module__ in ("builtins", "jinja2.utils"):
         return []
     return [name for name in dir(value) if name[0] != "_" and not callable(getattr(type(value), name, None))]
-
-
-def _as_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON, as the chat templates of models write it: Jinja's own filter escapes it for HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 @cache
