@@ -49,6 +49,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "kills-postgres": (killing.run_in_postgres, "the same with a journal in PostgreSQL", 2_000, 30),
     "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
@@ -93,7 +94,7 @@ def main() -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that leave are what the parts are about
     failures: list[str] = []
     for name, (run, _, full, short) in PARTS.items():
-        count = getattr(given, name)
+        count = getattr(given, name.replace("-", "_"))
         count = (short if given.short else full) if count is None else count
         if not count or (given.parts and name not in given.parts):
             continue
