@@ -217,19 +217,23 @@ class Holding(plait.Guard[Desk]):
 
 
 class Looking(plait.Hook):
-    """Uses the dependencies of the run at each point."""
+    """Uses the dependencies of its run at each point, also about the calls of child runs, which have others."""
 
-    async def before_model(self, context: Any, request: Any) -> Any:
+    def _look(self, context: Any) -> None:
+        assert context.deps.label.startswith("desk"), context.deps.label
         context.deps.use()
+
+    async def before_model(self, context: Any, request: Any) -> None:
+        self._look(context)
 
     def before_tool(self, context: Any, call: Call) -> None:
-        context.deps.use()
+        self._look(context)
 
     def after_tool(self, context: Any, call: Call, seen: Any) -> None:
-        context.deps.use()
+        self._look(context)
 
     def before_answer(self, context: Any, answer: Any) -> None:
-        context.deps.use()
+        self._look(context)
 
 
 TOOLS: tuple[Any, ...] = (fetch, make_send(), Office, close_case)

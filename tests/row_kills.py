@@ -35,7 +35,8 @@ KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
 @dataclass
 class Ended:
     """How a run ended: what the last process printed, what happened, and how many `writes` each process made in how
-    many seconds. `needless`: the keys of calls about which `verify` was asked, and which were not in doubt."""
+    many seconds. `needless`: the keys of calls about which `verify` was asked, and which were not in doubt.
+    `unrecorded`: the keys of calls whose result a model had read, and which had no result on the disk."""
 
     name: str
     at: Mapping[int, str]
@@ -47,6 +48,7 @@ class Ended:
     writes: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     needless: list[str] = field(default_factory=list)
+    unrecorded: list[str] = field(default_factory=list)
 
     @property
     def scenario(self) -> Scenario:
@@ -91,7 +93,13 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
     given: tuple[str, ...] = ()
     for number in range(MOST_PROCESSES):
         point = kills.get(number, "0")
-        before, in_doubt = len(read_lines(folder)), find_open_calls(folder) if ended.kills else Counter()
+        lines, in_doubt = read_lines(folder), find_open_calls(folder) if ended.kills else Counter[str]()
+        before = len(lines)
+        if ended.scenario.beside == 1:  # after an effect, the next request has its result
+            made = {key: i for i, line in enumerate(lines) if line[:3] == "do " and (key := line.partition("#")[2])}
+            ended.unrecorded += [
+                key for key in in_doubt if any(each.startswith("ask ") for each in lines[made.get(key, before) :])
+            ]
         when, what = point.split(":")[:2] if point != "0" else ("", "")
         number_of = signal.SIGTERM if point.endswith("TERM") else signal.SIGKILL
         interrupt = (float(what), number_of) if when == "time" else None
@@ -201,6 +209,7 @@ def find_faults(ended: Ended) -> list[str]:
         "files are whole": found <= wanted_files and (wanted_files - found).total() <= doubts,
         "things are open while they are used, and closed once": not find_lifecycle_faults(ended.tally),
         "only calls in doubt are verified": not ended.needless,
+        "a result is on the disk before a model reads it": not ended.unrecorded,
         "the replay is whole": last.get("whole"),
         "the replay performs and writes nothing": (last.get("performed"), last.get("replay_writes")) == ([], 0),
     }

@@ -380,6 +380,39 @@ def test_a_child_makes_its_own_dependencies_or_has_those_of_its_parent() -> None
     assert seen == ["Database", "dict"]
 
 
+def test_a_hook_gets_the_dependencies_of_its_own_run_also_in_child_runs() -> None:
+    class Look(plait.Hook):
+        """Looks at the dependencies."""
+
+        def before_tool(self, context: plait.Context[Any], call: Any) -> None:
+            seen.append((type(self).__name__, call.tool, context.deps))
+
+    class LookToo(Look):
+        """Looks, too."""
+
+    def look() -> str:
+        """Look."""
+        return "x"
+
+    seen: list[tuple[str, str, str]] = []
+    tools: list[Any] = [look]
+    for name, hooks in (("look", []), ("inner", [LookToo()]), ("outer", [Look()])):
+        script = [f"Thought: x\nAction: {name}\nAction Input: {{}}", "Final Answer: 1"]
+        if name != "look":
+            script[0] = f"Thought: x\nAction: {name}\nAction Input: q"
+        agent = plait.Agent("react", model=plait.Scripted(script), tools=tools, hooks=hooks, deps=str, journal=False,
+                            make_deps=lambda name=name: f"deps of {name}")  # fmt: skip
+        tools = [agent.as_tool("inner" if name == "look" else "outer", "Looks.")]
+    assert agent.run("q").answer == "1"
+    assert sorted(seen) == [
+        ("Look", "inner", "deps of outer"),
+        ("Look", "look", "deps of outer"),
+        ("Look", "outer", "deps of outer"),
+        ("LookToo", "inner", "deps of inner"),
+        ("LookToo", "look", "deps of inner"),
+    ]
+
+
 # -- comparisons and servers
 
 
