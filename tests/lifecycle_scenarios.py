@@ -231,6 +231,7 @@ class Looking(plait.Hook):
 
     def after_tool(self, context: Any, call: Call, seen: Any) -> None:
         self._look(context)
+        tally(f"read {call.tool}")
 
     def before_answer(self, context: Any, answer: Any) -> None:
         self._look(context)
@@ -477,3 +478,10 @@ def find_needless_verify(lines: Sequence[str], in_doubt: Counter[str]) -> list[s
     """Return the keys about which a process asked more often than calls with this key were in doubt before it."""
     asked = Counter(line.removeprefix("verify ") for line in lines if line.startswith("verify "))
     return sorted((asked - in_doubt).elements())
+
+
+def find_unrecorded(lines: Sequence[str], in_doubt: Counter[str]) -> list[str]:
+    """Return the keys of calls that are in doubt, though a model or hook has read something after their effect."""
+    made = {key: at for at, line in enumerate(lines) if line.startswith("do ") and (key := line.partition("#")[2])}
+    reads = [at for at, line in enumerate(lines) if line.startswith(("ask ", "read "))]
+    return [key for key in in_doubt if key in made and reads and reads[-1] > made[key]]

@@ -18,7 +18,7 @@ from typing import Any
 
 from fork_server import run_forked
 from guard_scenarios import GUARDS
-from lifecycle_scenarios import LIFECYCLES, find_lifecycle_faults, find_needless_verify
+from lifecycle_scenarios import LIFECYCLES, find_lifecycle_faults, find_needless_verify, find_unrecorded
 from plait.core.errors import JournalError
 from plait.journal.records import IntentRecord, ResultRecord
 from plait.journal.store import Journal
@@ -36,7 +36,7 @@ KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
 class Ended:
     """How a run ended: what the last process printed, what happened, and how many `writes` each process made in how
     many seconds. `needless`: the keys of calls about which `verify` was asked, and which were not in doubt.
-    `unrecorded`: the keys of calls whose result a model had read, and which had no result on the disk."""
+    `unrecorded`: the keys of calls whose result a model or hook had read, and which had no result on the disk."""
 
     name: str
     at: Mapping[int, str]
@@ -94,19 +94,15 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
     for number in range(MOST_PROCESSES):
         point = kills.get(number, "0")
         lines, in_doubt = read_lines(folder), find_open_calls(folder) if ended.kills else Counter[str]()
-        before = len(lines)
-        if ended.scenario.beside == 1:  # after an effect, the next request has its result
-            made = {key: i for i, line in enumerate(lines) if line[:3] == "do " and (key := line.partition("#")[2])}
-            ended.unrecorded += [
-                key for key in in_doubt if any(each.startswith("ask ") for each in lines[made.get(key, before) :])
-            ]
+        if ended.scenario.beside == 1:  # after an effect, what reads next reads its result
+            ended.unrecorded += find_unrecorded(lines, in_doubt)
         when, what = point.split(":")[:2] if point != "0" else ("", "")
         number_of = signal.SIGTERM if point.endswith("TERM") else signal.SIGKILL
         interrupt = (float(what), number_of) if when == "time" else None
         began = time.monotonic()
         done = run_forked([SCRIPT, folder, name, "0" if interrupt else point, *given], interrupt=interrupt)
         ended.seconds.append(time.monotonic() - began)
-        ended.needless += find_needless_verify(read_lines(folder)[before:], in_doubt)
+        ended.needless += find_needless_verify(read_lines(folder)[len(lines) :], in_doubt)
         if point != "0" and done.returncode in KILLED:
             ended.kills, given = ended.kills + 1, ()
             ended.terms += done.returncode == KILLED[-1]
@@ -209,7 +205,7 @@ def find_faults(ended: Ended) -> list[str]:
         "files are whole": found <= wanted_files and (wanted_files - found).total() <= doubts,
         "things are open while they are used, and closed once": not find_lifecycle_faults(ended.tally),
         "only calls in doubt are verified": not ended.needless,
-        "a result is on the disk before a model reads it": not ended.unrecorded,
+        "a result is on the disk before anything reads it": not ended.unrecorded,
         "the replay is whole": last.get("whole"),
         "the replay performs and writes nothing": (last.get("performed"), last.get("replay_writes")) == ([], 0),
     }
