@@ -81,6 +81,16 @@ async def open_managed() -> AsyncIterator[Desk]:
         yield desk
 
 
+async def open_flaky() -> AsyncIterator[Desk]:
+    """Make the dependencies of a child run; this fails once, when the child has begun."""
+    lines = read_tally()
+    if "fetch a" in lines and "failed" not in lines:
+        tally("failed")
+        raise OSError("no desk today")
+    async with Desk("child-desk") as desk:
+        yield desk
+
+
 def content_of(name: str) -> bytes:
     """Return what a file of this name has in it."""
     return random.Random(name).randbytes(20_000)
@@ -367,6 +377,15 @@ LIFECYCLES: dict[str, Scenario] = {
         requests=2,
         sure=True,
         files=("a", "a", "one", "two", "b", "two"),
+    ),
+    "open, a child whose dependencies fail when it goes on": Scenario(
+        steps("helper", helper("turns", approve=about("two"), make_deps=open_flaky)),
+        ["~sent three"],
+        ("one", "two", "three"),
+        asked=1,
+        requests=2,
+        sure=True,
+        files=("a", "one", "b", "two", "three"),
     ),
     "open, two children of two calls": Scenario(
         steps("two helpers", helper("answer as asked"), **GUARDS),

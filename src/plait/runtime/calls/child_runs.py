@@ -21,7 +21,7 @@ from msgspec import UNSET, structs
 
 from plait.core import Event, Exchange, LimitNear, Stopped, Waiting
 from plait.core.attachments import with_names
-from plait.core.errors import ConfigError, ToolError, UnknownRun
+from plait.core.errors import ConfigError, PlaitError, ToolError, UnknownRun
 from plait.core.events import ChildEvent
 from plait.core.text import sentence, shorten
 from plait.journal.entries import Question, say_refused
@@ -95,7 +95,7 @@ async def perform_child(
     """Run an agent as a child of a tool call, and return its run. `name` tells it from the other children of the call.
     `history`: it sees the conversation of the run.
 
-    Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
+    Raises `ChildWaits` if the child waits for the user or, once begun, can't go on; `ToolError` if a guard refuses it.
     """
     if not hasattr(agent, "_runs"):
         raise ConfigError(f"A {type(agent).__name__} is no agent.", hint="Give a plait.Agent.")
@@ -156,8 +156,14 @@ class RunChild(BasePerformer):
         raise ToolError(reason)
 
     async def perform(self, entry: Entry) -> tuple[ChildEnd, bytes | None]:
-        async with open_deps(entry.effect.agent.make_deps, entry.effect.deps) as deps:
-            return await self._perform(entry, deps)
+        try:
+            async with open_deps(entry.effect.agent.make_deps, entry.effect.deps) as deps:
+                return await self._perform(entry, deps)
+        except PlaitError as why:
+            if self._row is None or self.run is not None:
+                raise
+            # What it has done must not be forgotten: the run above ends without a result of this call.
+            raise ChildWaits(entry.effect.run, error=why) from why
 
     async def _perform(self, entry: Entry, deps: Any) -> tuple[ChildEnd, bytes | None]:
         engine, services, row, start = self.engine, self._services, self._row, entry.effect
