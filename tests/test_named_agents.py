@@ -474,20 +474,24 @@ def test_a_child_run_that_has_begun_is_not_forgotten_when_its_dependencies_fail(
         except Exception:
             return "no helper"
 
-    def tools_of(name: str) -> plait.Agent[Any]:
+    def make_parent(name: str, **fields: Any) -> plait.Agent[Any]:
         call = f"Thought: x\nAction: {name}\nAction Input: q"
-        tool = helper.as_tool("helper", "Helps.") if name == "helper" else plait.tool(idempotent=True)(help)
-        return plait.Agent("react", model=plait.Scripted([call, "Final Answer: 2"]), tools=[tool], journal=journal)
+        tool = {
+            "helper": lambda: helper.as_tool("helper", "Helps."),
+            "help": lambda: plait.tool(idempotent=True)(help),
+            "middle": lambda: make_parent("helper").as_tool("middle", "Helps."),
+        }[name]()
+        return plait.Agent("react", model=plait.Scripted([call, "Final Answer: 2"]), tools=[tool], **fields)
 
     script = [*(f"Thought: x\nAction: send\nAction Input: {text}" for text in ("one", "two")), "Final Answer: both"]
     helper: plait.Agent[Any] = plait.Agent(
         "react", model=plait.Scripted(script), tools=[send], make_deps=connect, deps=str,
         approve=lambda call: call.input == {"text": "two"},
     )  # fmt: skip
-    for name in ("helper", "help"):
+    for name in ("helper", "help", "middle"):
         made.clear()
         sent.clear()
-        parent = tools_of(name)
+        parent = make_parent(name, journal=journal)
         run = parent.run("q")
         assert run.status == "waiting" and sent == ["one"]
         run = parent.resume(run, "yes")

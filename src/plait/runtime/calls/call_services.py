@@ -115,6 +115,7 @@ class ToolServices:
         except asyncio.CancelledError:
             await self._cancel_work()
             raise
+        self.engine.stuck = self.engine.stuck or self._error
         raise self._error or Suspend(*self._waits)
 
     async def _cancel_work(self) -> None:

@@ -24,7 +24,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import ConfigError, PlaitError, ToolError, UnknownRun
 from plait.core.events import ChildEvent
 from plait.core.text import sentence, shorten
-from plait.journal.entries import Question, say_refused
+from plait.journal.entries import say_refused
 from plait.journal.memory import MemoryLog
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
 from plait.journal.store import ENDED, RunLog, Store, read_timeline
@@ -48,6 +48,7 @@ from plait.tools import Tool, tool
 
 if TYPE_CHECKING:
     from plait.runtime.calls.call_services import ToolServices
+    from plait.runtime.engine import Engine
 
 PASSED_ON = "(passed on to another agent)"
 """Stands for the answer to the question of a run, in the conversation that its child run sees."""
@@ -198,18 +199,21 @@ class RunChild(BasePerformer):
             run_spec = await agent._runs.prepare_resume(head, timeline, on_wait, deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
             run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
-        questions: list[Question] = []
+        ended: list[Engine] = []
 
         def pass_on(event: Event) -> None:
             engine.say(event if isinstance(event, ChildEvent) else ChildEvent(start.run, engine.run_id, event))
 
         on_event = pass_on if engine.on_event is not None else None
-        self.run = run = await runs.perform(
-            run_spec, head, log, engine.store, on_event, resumed=row is not None, on_suspend=questions.extend
+        run = await runs.perform(
+            run_spec, head, log, engine.store, on_event, resumed=row is not None, on_end=ended.append
         )
+        if (why := ended[0].stuck) is not None:
+            raise why
+        self.run = run
         services.outside |= run.outside
         if isinstance(run.outcome, Waiting):
-            raise Suspend(*questions)
+            raise Suspend(*ended[0].questions)
         if isinstance(log, MemoryLog) or engine.store is None:
             engine.children.append(run)
             totals = log.totals if isinstance(log, MemoryLog) else {}
