@@ -447,7 +447,8 @@ async def test_dependencies_are_closed_in_time_though_a_thread_hangs(monkeypatch
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert log == ["closed"] and not free.is_set()
+    await asyncio.sleep(0)
+    assert log == ["closed"] and not free.is_set() and asyncio.all_tasks() == {asyncio.current_task()}
     free.set()
 
 

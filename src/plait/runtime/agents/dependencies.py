@@ -62,7 +62,8 @@ async def open_deps(make: Callable[[], Any] | None, deps: Any) -> AsyncIterator[
             with suppress(ValueError):  # closed from elsewhere
                 given_up.reset(token)
             if manager is not None and still_at_work:
-                await asyncio.wait([asyncio.ensure_future(each.wait()) for each in still_at_work], timeout=GRACE)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*(each.wait() for each in still_at_work)), GRACE)
     except BaseException as why:
         ended = why
         raise
