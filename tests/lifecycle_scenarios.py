@@ -387,6 +387,15 @@ LIFECYCLES: dict[str, Scenario] = {
         sure=True,
         files=("a", "one", "b", "two", "three"),
     ),
+    "open, a child of a child whose dependencies fail when it goes on": Scenario(
+        steps("helper", helper("helper", helper("turns", approve=about("two"), make_deps=open_flaky))),
+        ["~sent three"],
+        ("one", "two", "three"),
+        asked=1,
+        requests=3,
+        sure=True,
+        files=("a", "one", "b", "two", "three"),
+    ),
     "open, two children of two calls": Scenario(
         steps("two helpers", helper("answer as asked"), **GUARDS),
         [SENT, "~sent two"],

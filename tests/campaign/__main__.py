@@ -53,7 +53,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         rows.run_lifecycles,
         "runs with dependencies, files and verify=, killed at a write to the journal or at any time",
         2_500,
-        60,
+        24,
     ),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
