@@ -168,15 +168,20 @@ def run_forked(
     given: str | None = None,
     timeout: float = 120,
     together: bool = False,
+    interrupt: tuple[float, int] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python WORDS` in a fork to its end; `given` is its stdin, which is empty for None.
 
-    With `together`, stderr goes to stdout.
+    With `together`, stderr goes to stdout. `interrupt`: the number of a signal that it gets after so many seconds.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin(given) as in_:
         streams = {"stdin": in_, "stdout": out.fileno(), "stderr": (out if together else err).fileno()}
         child = start_forked(words, cwd=cwd, env=env, **streams)
         try:
+            if interrupt is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(interrupt[0])
+                child.send_signal(interrupt[1])
             code = child.wait(timeout)
         except BaseException:
             child.kill()

@@ -121,5 +121,5 @@ class GuardedRun:
         self.remarks.append((kind, text))
 
 
-def make_context(entry: Entry) -> Context[Any]:
+def make_context(entry: Entry, deps: Any = None) -> Context[Any]:
     return Context("db", entry.run, entry.step)

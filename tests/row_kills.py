@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import json
 import random
+import shutil
+import signal
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,17 +18,25 @@ from typing import Any
 
 from fork_server import run_forked
 from guard_scenarios import GUARDS
+from lifecycle_scenarios import LIFECYCLES, find_lifecycle_faults, find_needless_verify, find_unrecorded
+from plait.core.errors import JournalError
+from plait.journal.records import IntentRecord, ResultRecord
+from plait.journal.store import Journal
 from step_scenarios import STEPS, Scenario
 
-SCENARIOS = {**STEPS, **GUARDS}
+SCENARIOS = {**STEPS, **GUARDS, **LIFECYCLES}
 
 SCRIPT = Path(__file__).with_name("steps_script.py")
 MOST_PROCESSES = 40
+KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a process ends that got a signal. Of SIGTERM it dies, or it cancels its run."""
 
 
 @dataclass
 class Ended:
-    """How a run ended: what the last process printed, what happened, and how many `writes` each process made."""
+    """How a run ended: what the last process printed, what happened, and how many `writes` each process made in how
+    many seconds. `needless`: the keys of calls about which `verify` was asked, and which were not in doubt.
+    `unrecorded`: the keys of calls whose result a model or hook had read, and which had no result on the disk."""
 
     name: str
     at: Mapping[int, str]
@@ -30,7 +44,11 @@ class Ended:
     tally: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
     kills: int = 0
+    terms: int = 0
     writes: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    needless: list[str] = field(default_factory=list)
+    unrecorded: list[str] = field(default_factory=list)
 
     @property
     def scenario(self) -> Scenario:
@@ -42,6 +60,21 @@ class Ended:
         return Counter(line[3:].partition("#")[0] for line in self.tally if line.startswith("do "))
 
     @property
+    def doubts(self) -> int:
+        """Return how many calls are reported as in doubt, to the model or to the user."""
+        return len(self.last.get("in_doubt", ())) + sum("not known" in each for each in self.questions)
+
+    @property
+    def repeated(self) -> int:
+        """Return how many effects happened more often than in an undisturbed run."""
+        return 0 if self.scenario.repeats else (self.effects - Counter(self.scenario.effects)).total()
+
+    @property
+    def lost(self) -> int:
+        """Return how many effects neither happened nor are in doubt."""
+        return max(0, (Counter(self.scenario.effects) - self.effects).total() - self.doubts)
+
+    @property
     def asks(self) -> int:
         """Return the number of requests that models got."""
         return sum(line.startswith("ask ") for line in self.tally)
@@ -50,23 +83,37 @@ class Ended:
 def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | None = None) -> Ended:
     """Perform a scenario, in one process after the other, until it ends.
 
-    `kills` maps numbers of processes, from 0, to the point at which each is killed, as `steps_script.py` describes it.
-    A process that ends before its point lives. Each answer to a question is given in a process of its own; with a
-    `seed`, the order of the answers to open questions is drawn.
+    `kills` maps numbers of processes, from 0, to the point at which each is killed, as `steps_script.py` describes it,
+    or "time:0.02" (SIGKILL after so many seconds) or "time:0.02:TERM". A process that ends before its point lives. Each
+    answer to a question is given in a process of its own; with a `seed`, the order of the answers to open questions is
+    drawn.
     """
     folder.mkdir(exist_ok=True)
     ended, chance = Ended(name, kills), random.Random(seed)
     given: tuple[str, ...] = ()
     for number in range(MOST_PROCESSES):
         point = kills.get(number, "0")
-        done = run_forked([SCRIPT, folder, name, point, *given])
-        if point != "0" and done.returncode == -9:
+        lines, in_doubt = read_lines(folder), find_open_calls(folder) if ended.kills else Counter[str]()
+        if ended.scenario.beside == 1:  # after an effect, what reads next reads its result
+            ended.unrecorded += find_unrecorded(lines, in_doubt)
+        when, what = point.split(":")[:2] if point != "0" else ("", "")
+        number_of = signal.SIGTERM if point.endswith("TERM") else signal.SIGKILL
+        interrupt = (float(what), number_of) if when == "time" else None
+        began = time.monotonic()
+        done = run_forked([SCRIPT, folder, name, "0" if interrupt else point, *given], interrupt=interrupt)
+        ended.seconds.append(time.monotonic() - began)
+        ended.needless += find_needless_verify(read_lines(folder)[len(lines) :], in_doubt)
+        if point != "0" and done.returncode in KILLED:
             ended.kills, given = ended.kills + 1, ()
+            ended.terms += done.returncode == KILLED[-1]
             ended.writes.append(0)
             continue
         assert done.returncode == 0, (name, kills, done.stderr)
         ended.last = json.loads(done.stdout)
         ended.writes.append(ended.last["writes"])
+        if ended.last["status"] == "crashed" and "can't be made" in ended.last["reason"]:  # it goes on when it can
+            given = ()
+            continue
         if ended.last["status"] != "waiting":
             break
         questions = dict(ended.last["open"])
@@ -74,9 +121,42 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
         id = ended.last["first"] if seed is None else chance.choice(sorted(questions))
         ended.questions.append(questions[id])
         given = (id, answer_to(questions[id], ended.scenario))
-    tally = folder / "tally"
-    ended.tally = tally.read_text().splitlines() if tally.exists() else []
+    ended.tally = read_lines(folder)
     return ended
+
+
+def read_lines(folder: Path) -> list[str]:
+    """Return what happened so far."""
+    tally = folder / "tally"
+    return tally.read_text().splitlines() if tally.exists() else []
+
+
+def find_open_calls(folder: Path) -> Counter[str]:
+    """Return the idempotency keys of the calls that began and have no result, in all runs. Nobody may use the journal.
+
+    It reads a copy, so that the next process finds the journal as the killed one left it."""
+    copied = folder / "copy"
+    shutil.rmtree(copied, ignore_errors=True)
+    copied.mkdir()
+    for each in folder.glob("j.db*"):
+        shutil.copy(each, copied)
+    keys: Counter[str] = Counter()
+    journal = Journal(copied / "j.db")
+    runs = []
+    with contextlib.suppress(JournalError):  # killed before it was made
+        runs = journal.runs(-1, children=True)
+    for run in runs:
+        open_calls: dict[str, str] = {}
+        for row in journal.rows(run.head.run):
+            if isinstance(row.record, IntentRecord) and row.record.holder is not None:
+                holder, key = row.record.holder, row.record.key
+                closed = [str(holder.closed)] if holder.closed else []
+                text = "\0".join((holder.run, *key.split("."), *closed)).encode()
+                open_calls[key] = base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
+            elif isinstance(row.record, ResultRecord):
+                open_calls.pop(row.record.key, None)
+        keys.update(open_calls.values())
+    return keys
 
 
 def kill_points(undisturbed: Ended) -> list[dict[int, str]]:
@@ -100,6 +180,7 @@ def find_faults(ended: Ended) -> list[str]:
     """Return what is wrong with how a run ended; empty if it ended as it should after so many kills."""
     scenario, last, kills = ended.scenario, ended.last, ended.kills
     wanted, made = Counter(scenario.effects), ended.effects
+    wanted_files, found = Counter(scenario.files), Counter(last["files"])
     about_doubts = sum("not known" in each for each in ended.questions)
     doubts, asked = len(last["in_doubt"]), len(ended.questions) - about_doubts
     troubles = [*last["in_doubt"], *last["refused"]]
@@ -110,9 +191,8 @@ def find_faults(ended: Ended) -> list[str]:
             last["status"] == status and fits(last["answer"], answer, troubles if doubts else [])
             for status, answer in ends
         ),
-        "no effect is repeated": made <= wanted
-        or (scenario.repeats and (made - wanted).total() <= kills * wanted.total()),
-        "no effect is lost": (wanted - made).total() <= doubts + about_doubts,
+        "no effect is repeated": not ended.repeated and (made - wanted).total() <= kills * wanted.total(),
+        "no effect is lost": not ended.lost,
         "each effect is on record": last["made"] <= made.total() <= last["made"] + doubts or scenario.repeats,
         "the model reads of each doubt": all("not known" in each for each in last["in_doubt"]),
         "no doubt and no lost effect without a kill": kills or (not doubts and made == wanted),
@@ -125,6 +205,10 @@ def find_faults(ended: Ended) -> list[str]:
         <= ended.asks + repeated * len(scenario.begin),
         "the limit of requests": last["requests"] <= scenario.limit,
         "requests": ended.asks <= scenario.requests + repeated and (kills or ended.asks == scenario.requests),
+        "files are whole": found <= wanted_files and (wanted_files - found).total() <= doubts,
+        "things are open while they are used, and closed once": not find_lifecycle_faults(ended.tally),
+        "only calls in doubt are verified": not ended.needless,
+        "a result is on the disk before anything reads it": not ended.unrecorded,
         "the replay is whole": last.get("whole"),
         "the replay performs and writes nothing": (last.get("performed"), last.get("replay_writes")) == ([], 0),
     }

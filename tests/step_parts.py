@@ -73,7 +73,7 @@ def pay(to: str, amount: int) -> str:
 
 def was_made(ctx: plait.Context[None], text: str) -> plait.TookEffect | plait.NoEffect:
     """Look for the call's key in what happened."""
-    tally("verify")
+    tally(f"verify {ctx.idempotency_key}")
     made = f"do {text}#{ctx.idempotency_key}" in read_tally()
     return plait.TookEffect(f"sent {text}") if made else plait.NoEffect()
 

@@ -62,8 +62,9 @@ class Scenario:
     run. `says` maps words of a question to the user's answer, which is "yes" otherwise. `instead`: other ends, status
     and answer, that are right as well after a kill. `beside`: how many requests may be on their way at once. `limit`:
     the most requests that the runs may make. `copied`: how many requests a fork has from the run that it forks.
-    `repeats`: calls that a kill interrupted are made again. `sure`: no call is in doubt. `wrong`: what Plait does wrong
-    in this run today. `begin`: one function for each run, which come one after the other.
+    `repeats`: calls that a kill interrupted are made again. `sure`: no call is in doubt. `files`: the texts of which
+    the runs have files. `wrong`: what Plait does wrong in this run today. `begin`: one function for each run, which
+    come one after the other.
     """
 
     make: Callable[[Path], plait.Agent[Any]]
@@ -79,6 +80,7 @@ class Scenario:
     copied: int = 0
     repeats: bool = False
     sure: bool = False
+    files: tuple[str, ...] = ()
     wrong: str = ""
     begin: tuple[Begin, ...] = (ask_once,)
     on_wait: Any = None

@@ -2,8 +2,9 @@
 
     python steps_script.py FOLDER SCENARIO POINT [QUESTION ANSWER]
 
-POINT is "after:3", "before:3" (SIGKILL right after or before the third write to a journal) or "0" (never). The process
-begins the scenario's next run, or resumes the last one, with the answer if one is given. It prints one JSON object.
+POINT is "after:3", "before:3" (SIGKILL right after or before the third write to a journal), "after:3:TERM" (SIGTERM) or
+"0" (never). The process begins the scenario's next run, or resumes the last one, with the answer if one is given. It
+prints one JSON object. After SIGTERM it cancels its run and exits with 143.
 A write is a transaction that changes the file, whoever makes it: so a kill can be anywhere in the life of a run.
 """
 
@@ -23,13 +24,14 @@ FOLDER, SCENARIO, POINT = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 os.environ["PLAIT_STEPS_TALLY"] = str(FOLDER / "tally")
 
 import plait  # noqa: E402
+from lifecycle_scenarios import name_file  # noqa: E402
 from plait.core import Waiting  # noqa: E402
 from plait.core import events as ev  # noqa: E402
 from plait.core.errors import JournalError  # noqa: E402
 from plait.journal.open_questions import find_open_questions  # noqa: E402
 from plait.journal.store import Journal, wait_for  # noqa: E402
 from row_kills import SCENARIOS  # noqa: E402
-from step_parts import EFFECTS, read_tally  # noqa: E402
+from step_parts import EFFECTS, read_tally, tally  # noqa: E402
 
 writes = 0
 
@@ -47,14 +49,19 @@ class Watched(sqlite3.Connection):
         global writes
         first = sql.split(None, 1)[0].upper()
         ends = first == "COMMIT" if self.in_transaction else first in ("INSERT", "UPDATE", "DELETE", "REPLACE")
-        if ends and f"before:{writes + 1}" == POINT:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if ends:
+            die_at(f"before:{writes + 1}")
         result = perform(sql, *rest)
         if ends:
             writes += 1
-            if f"after:{writes}" == POINT:
-                os.kill(os.getpid(), signal.SIGKILL)
+            die_at(f"after:{writes}")
         return result
+
+
+def die_at(point: str) -> None:
+    """Get a signal if this is the point."""
+    if point == POINT.removesuffix(":TERM"):
+        os.kill(os.getpid(), signal.SIGTERM if POINT.endswith("TERM") else signal.SIGKILL)
 
 
 def watch_writes() -> None:
@@ -72,6 +79,9 @@ def perform() -> list[plait.Run[Any]]:
     options |= {"on_event": events.append} if scenario.streams else {}
 
     async def main() -> plait.Run[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         recorded = list_runs()
         run = await agent.aresume(recorded[0], **answer, **options) if recorded else None
         for begin in scenario.begin[len(recorded) :]:
@@ -111,6 +121,7 @@ def describe(runs: list[plait.Run[Any]]) -> dict[str, Any]:
         "refused": [seen.text for seen in results if seen.trouble == "refused"],
         "requests": sum(run.tree.requests for run in runs),
         "made": sum(seen.was_made for each, seen in calls if each.call.tool in EFFECTS),
+        "files": sorted(name_file(file.name, file.data) for run in runs for file in run.files),
         "writes": writes,
     }
 
@@ -123,7 +134,11 @@ def family(run: plait.Run[Any]) -> list[plait.Run[Any]]:
 if __name__ == "__main__":
     scenario, journal = SCENARIOS[SCENARIO], FOLDER / "j.db"
     watch_writes()
-    runs = perform()
+    try:
+        runs = perform()
+    except asyncio.CancelledError:
+        tally(f"ended {os.getpid()}")
+        sys.exit(143)
     found = describe(runs)
     if all(run.status in ("answered", "failed", "stopped") for run in runs):
         before = read_tally()
@@ -131,4 +146,5 @@ if __name__ == "__main__":
         found["whole"] = all(replayed.whole and replayed.outcome == run.outcome for replayed, run in replays)
         found["performed"] = read_tally()[len(before) :]
         found["replay_writes"] = writes - found["writes"]
+    tally(f"ended {os.getpid()}")
     print(json.dumps(found))

@@ -7,11 +7,20 @@ tests kill each run at one point, drawn by its name; `python tests/campaign rows
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from conftest import some_of
+from lifecycle_scenarios import (
+    LIFECYCLES,
+    content_of,
+    find_lifecycle_faults,
+    find_needless_verify,
+    find_unrecorded,
+    name_file,
+)
 from row_kills import SCENARIOS, find_faults, kill_points, perform
 
 RIGHT = [name for name, scenario in SCENARIOS.items() if not scenario.wrong]
@@ -52,3 +61,45 @@ def test_a_run_killed_right_before_its_end_ends_as_if_it_had_not_been_killed(nam
     writes = perform(tmp_path / "whole", name).writes
     kills = {len(writes) - 1: f"before:{writes[-1]}"}
     assert find_faults(perform(tmp_path / "killed", name, kills)) == []
+
+
+@pytest.mark.parametrize("signal", ["", ":TERM"])
+def test_a_run_with_dependencies_files_and_verify_that_gets_a_signal_ends_as_if_it_had_not(
+    signal: str, tmp_path: Path
+) -> None:
+    """Its child run has dependencies of its own, and is about to record its effect."""
+    ended = [
+        perform(tmp_path / str(write), "open, a child", {0: f"before:{write}{signal}", 1: f"time:0.2{signal}"})
+        for write in (5, 6, 7)  # it is the 6th, or another one if rows in line are written before
+    ]
+    assert [fault for each in ended for fault in find_faults(each)] == []
+    assert min(each.kills for each in ended) >= 1 and all(each.terms for each in ended) == bool(signal)
+    assert [each.last["files"] for each in ended] == [["a", "one", "two"]] * 3
+    assert signal or any("verify" in line for each in ended for line in each.tally)
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        ("open d-1-0, use d-1-0, close d-1-0, ended 1", ""),
+        ("open d-1-0, open d-2-0, use d-2-0, close d-2-0, ended 2", ""),
+        ("open d-1-0, use d-1-0, ended 1", "left open: d-1-0"),
+        ("open d-1-0, close d-1-0, use d-1-0, ended 1", "use of d-1-0, which is not open"),
+        ("open d-1-0, close d-1-0, close d-1-0, ended 1", "close of d-1-0, which is not open"),
+        ("use d-1-0, open d-1-0", "use of d-1-0, which is not open"),
+        ("open d-1-0, close d-1-0, open d-1-0, close d-1-0", "opened twice: d-1-0"),
+    ],
+)
+def test_what_is_used_while_closed_or_left_open_is_found(lines: str, fault: str) -> None:
+    assert find_lifecycle_faults(lines.split(", ")) == [fault][: bool(fault)]
+
+
+def test_needless_questions_late_results_and_broken_files_are_found() -> None:
+    lines = ["do one#k", "verify k", "verify k"]
+    assert find_needless_verify(lines, Counter("k")) == ["k"] and find_needless_verify(lines[:2], Counter("k")) == []
+    assert find_unrecorded([*lines, "ask echo"], Counter("k")) == ["k"]
+    assert (
+        find_unrecorded(["ask echo", *lines], Counter("k")) == find_unrecorded([*lines, "read x"], Counter("o")) == []
+    )
+    assert name_file("a.bin", content_of("a")) == "a" != name_file("a.bin", content_of("b"))
+    assert all(scenario.files and not scenario.wrong for scenario in LIFECYCLES.values())

@@ -6,6 +6,9 @@ import asyncio
 import json
 import shutil
 import sys
+import threading
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from plait import named_agents
 from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
+from plait.runtime.agents import dependencies
 from plait.runtime.agents.dependencies import open_deps
 from plait.server.agents import serve_agent
 from plait.server.runs import RunManager
@@ -378,6 +382,158 @@ def test_a_child_makes_its_own_dependencies_or_has_those_of_its_parent() -> None
     other = parent.using(tools=[plain.as_tool("child", "Looks.")], model=plait.Scripted(ask))
     assert other.run("q").answer == "2"
     assert seen == ["Database", "dict"]
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "the tool takes too long", "in a child"])
+def test_dependencies_are_closed_after_the_threads_that_use_them(ending: str) -> None:
+    """A thread cannot be stopped. It goes on when its call was given up."""
+    log: list[str] = []
+    begun = threading.Event()
+
+    async def connect() -> AsyncIterator[str]:
+        try:
+            yield "db"
+        finally:
+            log.append("closed")
+
+    @plait.tool(timeout=0.05 if ending == "the tool takes too long" else None)
+    def slow(ctx: plait.Context[str], text: str) -> str:
+        """Takes a moment."""
+        begun.set()
+        time.sleep(0.15)
+        log.append(f"used {ctx.deps}")
+        return text
+
+    script = ["Thought: x\nAction: slow\nAction Input: x", "Final Answer: 1"]
+    agent = plait.Agent("react", model=plait.Scripted(script), tools=[slow], make_deps=connect, deps=str, journal=False)
+    if ending == "in a child":
+        asks = plait.Scripted(["Thought: x\nAction: child\nAction Input: q", "Final Answer: 2"])
+        agent = plait.Agent("react", model=asks, tools=[agent.as_tool("child", "Helps.")], journal=False)
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(agent.arun("q"))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    if ending == "the tool takes too long":
+        assert agent.run("q").answer == "1"
+    else:
+        asyncio.run(cancel())
+    assert log == ["used db", "closed"]
+
+
+async def test_dependencies_are_closed_in_time_though_a_thread_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependencies, "GRACE", 0.05)
+    begun, free, log = threading.Event(), threading.Event(), list[str]()
+
+    async def connect() -> AsyncIterator[str]:
+        try:
+            yield "db"
+        finally:
+            log.append("closed")
+
+    def hang(text: str) -> str:
+        """Hang."""
+        begun.set()
+        free.wait(10)
+        return text
+
+    script = ["Thought: x\nAction: hang\nAction Input: x"]
+    agent = plait.Agent("react", model=plait.Scripted(script), tools=[hang], make_deps=connect, deps=str, journal=False)
+    task = asyncio.ensure_future(agent.arun("q"))
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0)
+    assert log == ["closed"] and not free.is_set() and asyncio.all_tasks() == {asyncio.current_task()}
+    free.set()
+
+
+def test_a_child_run_that_has_begun_is_not_forgotten_when_its_dependencies_fail(journal: Path) -> None:
+    """Its run ends without a result of the call, and goes on later. The user's answer to the child counts then."""
+    made: list[str] = []
+    sent: list[str] = []
+
+    async def connect() -> AsyncIterator[str]:
+        made.append("")
+        if len(made) == 2:
+            raise OSError("the database is down")
+        yield "db"
+
+    def send(ctx: plait.Context[str], text: str) -> str:
+        """Send a text."""
+        sent.append(text)
+        return "sent"
+
+    async def help(ctx: plait.Context[Any], what: str) -> str:
+        """Let the helper send texts; goes on whatever it raises."""
+        try:
+            return str((await ctx.arun(helper, what)).answer)
+        except Exception:
+            return "no helper"
+
+    def make_parent(name: str, **fields: Any) -> plait.Agent[Any]:
+        call = f"Thought: x\nAction: {name}\nAction Input: q"
+        tool = {
+            "helper": lambda: helper.as_tool("helper", "Helps."),
+            "help": lambda: plait.tool(idempotent=True)(help),
+            "middle": lambda: make_parent("helper").as_tool("middle", "Helps."),
+        }[name]()
+        return plait.Agent("react", model=plait.Scripted([call, "Final Answer: 2"]), tools=[tool], **fields)
+
+    script = [*(f"Thought: x\nAction: send\nAction Input: {text}" for text in ("one", "two")), "Final Answer: both"]
+    helper: plait.Agent[Any] = plait.Agent(
+        "react", model=plait.Scripted(script), tools=[send], make_deps=connect, deps=str,
+        approve=lambda call: call.input == {"text": "two"},
+    )  # fmt: skip
+    for name in ("helper", "help", "middle"):
+        made.clear()
+        sent.clear()
+        parent = make_parent(name, journal=journal)
+        run = parent.run("q")
+        assert run.status == "waiting" and sent == ["one"]
+        run = parent.resume(run, "yes")
+        assert run.status == "crashed" and "the database is down" in str(run.reason) and sent == ["one"]
+        assert run.timeline.results == [] and "Nothing" not in str(run.reason)
+        run = parent.resume(run)
+        assert (run.status, sent, len(made)) == ("answered", ["one", "two"], 3)
+        assert parent.replay(run.id).whole
+
+
+def test_a_hook_gets_the_dependencies_of_its_own_run_also_in_child_runs() -> None:
+    class Look(plait.Hook):
+        """Looks at the dependencies."""
+
+        def before_tool(self, context: plait.Context[Any], call: Any) -> None:
+            seen.append((type(self).__name__, call.tool, context.deps))
+
+    class LookToo(Look):
+        """Looks, too."""
+
+    def look() -> str:
+        """Look."""
+        return "x"
+
+    seen: list[tuple[str, str, str]] = []
+    tools: list[Any] = [look]
+    for name, hooks in (("look", []), ("inner", [LookToo()]), ("outer", [Look()])):
+        script = [f"Thought: x\nAction: {name}\nAction Input: {{}}", "Final Answer: 1"]
+        if name != "look":
+            script[0] = f"Thought: x\nAction: {name}\nAction Input: q"
+        agent = plait.Agent("react", model=plait.Scripted(script), tools=tools, hooks=hooks, deps=str, journal=False,
+                            make_deps=lambda name=name: f"deps of {name}")  # fmt: skip
+        tools = [agent.as_tool("inner" if name == "look" else "outer", "Looks.")]
+    assert agent.run("q").answer == "1"
+    assert sorted(seen) == [
+        ("Look", "inner", "deps of outer"),
+        ("Look", "look", "deps of outer"),
+        ("Look", "outer", "deps of outer"),
+        ("LookToo", "inner", "deps of inner"),
+        ("LookToo", "look", "deps of inner"),
+    ]
 
 
 # -- comparisons and servers

@@ -51,6 +51,12 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
     "kills-postgres": (killing.run_in_postgres, "the same with a journal in PostgreSQL", 2_000, 30),
     "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
+    "lifecycles": (
+        rows.run_lifecycles,
+        "runs with dependencies, files and verify=, killed at a write to the journal or at any time",
+        2_500,
+        24,
+    ),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "power": (power_losses.run, "losses of power while runs call tools with effects", 300, 10),

@@ -115,6 +115,8 @@ class Engine:
         """The signal that makes the loop conclude, once it was raised."""
         self.questions: list[Question] = []
         """The open questions of a run that waits, those of its child runs too."""
+        self.stuck: PlaitError | None = None
+        """Why a child run that has begun can't go on now."""
         self.children: list[Any] = []
         """The child runs (`Run`), if there is no journal to read them from."""
         self.compared = 0
@@ -130,8 +132,7 @@ class Engine:
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
 
     async def run(self) -> Outcome:
-        """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded, `HandedBack`,
-        and `ReplayDiffers` in a replay."""
+        """Take the loop to its end. Raises only a recorded cancellation from outside, `HandedBack`, and `ReplayDiffers`."""
         try:
             async with asyncio.timeout(self.clock.left()) as deadline:
                 self.clock.deadline = deadline
@@ -198,8 +199,7 @@ class Engine:
         return outcome
 
     def totals(self) -> dict[str, Any]:
-        """Return what the run used so far, and what the guards of a run above it must know. It does not change after
-        the end of the run."""
+        """Return what the run used so far, and what guards of a run above must know. It is fixed at the run's end."""
         if self._ended is not None:
             return self._ended
         # The guard of the run above has its own name; the child's own one of that name counts for no run above.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plait.runtime.agents.agent_fields import list_hooks
@@ -12,7 +13,7 @@ from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
-from plait.runtime.guards.hooks import HookedRun, HookGuard, guard_hook
+from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.output_check import make_output_guards
@@ -28,13 +29,13 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     spec, agent = engine.run_spec, engine.run_spec.agent
     context, limits, past = spec.context, agent.limits, spec.past
 
-    def make_context(entry: Entry) -> Context[Any]:
-        return Context(spec.deps, entry.run, entry.step, spec.session, user=engine.user)
+    def make_context(entry: Entry, deps: Any = spec.deps) -> Context[Any]:
+        return Context(deps, entry.run, entry.step, spec.session, user=engine.user)
 
     def is_near() -> bool:
         return engine.near is not None
 
-    hooked = HookedRun(make_context, spec.tools.with_own_name, spec.output, is_near)
+    hooked = HookedRun(make_context, spec.deps, spec.tools.with_own_name, spec.output, is_near)
     own: list[Guard] = [
         LoopBreaker(limits.repeats),
         LimitGuard(limits, engine.tally, engine.clock, spec.phases.of),
@@ -79,8 +80,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     above = engine.parent.chain.guards
     joined = join_guards(above if is_child else [guard for guard in above if guard.name == "limits"], own)
     for guard in joined:
-        if isinstance(guard, HookGuard):
-            guard.run = hooked
+        if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from
+            guard.run = replace(hooked, deps=guard.run.deps)
     return joined
 
 

@@ -272,12 +272,12 @@ async def perform(
     on_event: Emit | None = None,
     *,
     resumed: bool = False,
-    on_suspend: Callable[[Sequence[Question]], None] | None = None,
+    on_end: Callable[[Engine], None] | None = None,
 ) -> Run[Any]:
-    """Perform an opened run to its end, in a task of its own. `on_suspend` gets the open questions of a run that waits.
+    """Perform an opened run to its end, in a task of its own. `on_end` gets the engine, when it has ended.
     Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised."""
     listener = Listener(on_event) if on_event is not None else None
-    work = _perform(run_spec, head, log, store, listener, resumed, on_suspend)
+    work = _perform(run_spec, head, log, store, listener, resumed, on_end)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
@@ -302,7 +302,7 @@ async def _perform(
     store: Store | None,
     on_event: Emit | None,
     resumed: bool,
-    on_suspend: Callable[[Sequence[Question]], None] | None,
+    on_end: Callable[[Engine], None] | None,
 ) -> Run[Any]:
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
@@ -324,8 +324,8 @@ async def _perform(
         engine = Engine(run_spec, log, guards, on_event=on_event, span=span, store=store, head=head)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.steps)
-    if on_suspend is not None and engine.questions:
-        on_suspend(engine.questions)
+    if on_end is not None:
+        on_end(engine)
 
     if store is None:
         rows, read_children = cast(MemoryLog, log).read_rows, engine.children.copy

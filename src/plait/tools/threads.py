@@ -16,6 +16,9 @@ from plait.tools.call_context import set_cancel_event
 Work: TypeAlias = Callable[[], None]
 StartWork: TypeAlias = Callable[[Work], None]
 
+given_up: contextvars.ContextVar[list[asyncio.Event] | None] = contextvars.ContextVar("given_up", default=None)
+"""Gets an event for each thread that goes on when nobody waits for it any more; it is set at the thread's end."""
+
 SERVE = 0.01
 """Seconds between two looks at what an object's thread waits for."""
 
@@ -65,13 +68,14 @@ async def run_in_thread(function: Callable[[], Any], start: StartWork = start_th
     """Run a function in the thread that `start` chooses, and return its result. `plait.cancelled()` tells the function
     that nobody waits for its result any more."""
     loop = asyncio.get_running_loop()
-    token = threading.Event()
+    token, ended = threading.Event(), asyncio.Event()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
     context.run(set_cancel_event, token)
 
     def finish(result: Any, error: BaseException | None) -> None:
         # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.
+        ended.set()
         if not future.done():
             future.set_result((result, error))
 
@@ -94,6 +98,10 @@ async def run_in_thread(function: Callable[[], Any], start: StartWork = start_th
     start(work)
     try:
         result, error = await future
+    except asyncio.CancelledError:
+        if (others := given_up.get()) is not None:
+            others.append(ended)
+        raise
     finally:
         token.set()
     if error is not None:

@@ -6,15 +6,19 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.runtime.background import call_either
 from plait.tools.load import load_object
+from plait.tools.threads import given_up
 from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
 from plait.user_functions import is_async
+
+GRACE = 5.0
+"""Seconds that synchronous tools have to end, when the run is over, before what they use is closed."""
 
 
 def load_make_deps(word: str) -> Callable[[], Any]:
@@ -46,11 +50,20 @@ async def open_deps(make: Callable[[], Any] | None, deps: Any) -> AsyncIterator[
         if isinstance(deps, AbstractAsyncContextManager):
             manager, deps = deps, await deps.__aenter__()
     except (Exception, SystemExit) as why:
-        hint = "Nothing of the run has begun."
+        hint = "Correct it, then try again: nothing was done."
         raise ConfigError(f"The dependencies can't be made: {name} raised {show_error(why)}.", hint=hint) from why
     ended: BaseException | None = None
+    still_at_work: list[asyncio.Event] = []
+    token = given_up.set(still_at_work)
     try:
-        yield deps
+        try:
+            yield deps
+        finally:
+            with suppress(ValueError):  # closed from elsewhere
+                given_up.reset(token)
+            if manager is not None and still_at_work:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*(each.wait() for each in still_at_work)), GRACE)
     except BaseException as why:
         ended = why
         raise

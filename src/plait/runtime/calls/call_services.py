@@ -15,7 +15,7 @@ from msgspec import structs
 
 from plait.core import LimitNear, Observation, Stopped, Think, Usage
 from plait.core import events as ev
-from plait.core.errors import ConfigError, ModelError, ToolError
+from plait.core.errors import ConfigError, ModelError, PlaitError, ToolError
 from plait.core.messages import system, user
 from plait.core.text import cut_text
 from plait.journal.codec import encode
@@ -72,6 +72,8 @@ class ToolServices:
         """How often it started a child run with the same question."""
         self._waits: list[Question] = []
         """The questions with which child runs wait."""
+        self._error: PlaitError | None = None
+        """Why a child run that has begun can't go on now."""
         self.find_refusal: Callable[[], str] = str
         """Returns why the call is not made after all when the turn of its object comes; "" if it is."""
         self.stopped: Stopped | None = None
@@ -92,8 +94,8 @@ class ToolServices:
 
     async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it. Raises
-        `Suspend` if one of them waits for the user, after the others have ended."""
-        self._is_over, self._waits = False, []
+        `Suspend` if one of them waits for the user, and the error if one can't go on, after the others have ended."""
+        self._is_over, self._waits, self._error = False, [], None
         made: Observation | None = None
         try:
             made = await make_call(tool, bound, seconds, self)
@@ -102,7 +104,7 @@ class ToolServices:
         except BaseException:
             await self._cancel_work()
             raise
-        if made is not None and not self._waits:
+        if made is not None and not self._waits and self._error is None:
             if self._children or self._asking:
                 await self._cancel_work()
             self._is_over = True
@@ -113,7 +115,8 @@ class ToolServices:
         except asyncio.CancelledError:
             await self._cancel_work()
             raise
-        raise Suspend(*self._waits)
+        self.engine.stuck = self.engine.stuck or self._error
+        raise self._error or Suspend(*self._waits)
 
     async def _cancel_work(self) -> None:
         """Cancel what goes on for this call, and wait for its end: a tool's thread may have begun it."""
@@ -154,12 +157,15 @@ class ToolServices:
         except ChildWaits as why:
             tool = self.entry.tool
             if tool is not None and not tool.spec.repeatable:
+                if why.error is not None:
+                    raise why.error from None
                 # The run could not call it again to go on: its own effects might happen twice.
                 raise ToolError(
                     f"Run {why.child} waits for the user, and {tool.name} can't be called again to continue it.",
                     hint="If all its effects happen in child runs, mark it idempotent.",
                 ) from None
             self._waits += why.questions
+            self._error = self._error or why.error
             raise
         finally:
             self._go_on()

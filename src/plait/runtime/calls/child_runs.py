@@ -21,10 +21,10 @@ from msgspec import UNSET, structs
 
 from plait.core import Event, Exchange, LimitNear, Stopped, Waiting
 from plait.core.attachments import with_names
-from plait.core.errors import ConfigError, ToolError, UnknownRun
+from plait.core.errors import ConfigError, PlaitError, ToolError, UnknownRun
 from plait.core.events import ChildEvent
 from plait.core.text import sentence, shorten
-from plait.journal.entries import Question, say_refused
+from plait.journal.entries import say_refused
 from plait.journal.memory import MemoryLog
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
 from plait.journal.store import ENDED, RunLog, Store, read_timeline
@@ -48,6 +48,7 @@ from plait.tools import Tool, tool
 
 if TYPE_CHECKING:
     from plait.runtime.calls.call_services import ToolServices
+    from plait.runtime.engine import Engine
 
 PASSED_ON = "(passed on to another agent)"
 """Stands for the answer to the question of a run, in the conversation that its child run sees."""
@@ -95,7 +96,7 @@ async def perform_child(
     """Run an agent as a child of a tool call, and return its run. `name` tells it from the other children of the call.
     `history`: it sees the conversation of the run.
 
-    Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
+    Raises `ChildWaits` if the child waits for the user or, once begun, can't go on; `ToolError` if a guard refuses it.
     """
     if not hasattr(agent, "_runs"):
         raise ConfigError(f"A {type(agent).__name__} is no agent.", hint="Give a plait.Agent.")
@@ -160,8 +161,14 @@ class RunChild(BasePerformer):
         raise ToolError(reason)
 
     async def perform(self, entry: Entry) -> tuple[ChildEnd, bytes | None]:
-        async with open_deps(entry.effect.agent.make_deps, entry.effect.deps) as deps:
-            return await self._perform(entry, deps)
+        try:
+            async with open_deps(entry.effect.agent.make_deps, entry.effect.deps) as deps:
+                return await self._perform(entry, deps)
+        except PlaitError as why:
+            if self._row is None or self.run is not None:
+                raise
+            # What it has done must not be forgotten: the run above ends without a result of this call.
+            raise ChildWaits(entry.effect.run, error=why) from why
 
     async def _perform(self, entry: Entry, deps: Any) -> tuple[ChildEnd, bytes | None]:
         engine, services, row, start = self.engine, self._services, self._row, entry.effect
@@ -196,21 +203,23 @@ class RunChild(BasePerformer):
             run_spec = await agent._runs.prepare_resume(head, timeline, on_wait, deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
             run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
-        questions: list[Question] = []
+        ended: list[Engine] = []
 
         def pass_on(event: Event) -> None:
             engine.say(event if isinstance(event, ChildEvent) else ChildEvent(start.run, engine.run_id, event))
 
         on_event = pass_on if engine.on_event is not None else None
+        resumed = row is not None
         try:
-            self.run = run = await runs.perform(
-                run_spec, head, log, engine.store, on_event, resumed=row is not None, on_suspend=questions.extend
-            )
+            run = await runs.perform(run_spec, head, log, engine.store, on_event, resumed=resumed, on_end=ended.append)
         except HandedBack:
             raise Suspend from None
+        if (why := ended[0].stuck) is not None:
+            raise why
+        self.run = run
         services.outside |= run.outside
         if isinstance(run.outcome, Waiting):
-            raise Suspend(*questions)
+            raise Suspend(*ended[0].questions)
         if isinstance(log, MemoryLog) or engine.store is None:
             engine.children.append(run)
             totals = log.totals if isinstance(log, MemoryLog) else {}

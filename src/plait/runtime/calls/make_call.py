@@ -15,7 +15,7 @@ from msgspec import structs
 
 from plait.core import JSON, Artifact, Attachment, Observation
 from plait.core.attachments import find_attachment
-from plait.core.errors import CallLost, ConfigError, ToolError
+from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
 from plait.core.tools import Trouble
 from plait.models.real_models import RealModelForbidden
 from plait.runtime.background import is_cancelled, wait_to_end
@@ -41,17 +41,17 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 
 
 class ChildWaits(BaseException):
-    """Raised in a tool whose child run waits for the user, with the child's questions. Not an `Exception`, so that
-    tools do not catch it."""
+    """Raised in a tool whose child run waits for the user, with the child's questions; or has begun and can't go on,
+    with the `error`. Not an `Exception`, so that tools do not catch it."""
 
-    def __init__(self, child: str, questions: Sequence[Question]) -> None:
+    def __init__(self, child: str, questions: Sequence[Question] = (), error: PlaitError | None = None) -> None:
         super().__init__(child)
-        self.child, self.questions = child, tuple(questions)
+        self.child, self.questions, self.error = child, tuple(questions), error
 
 
 async def make_call(tool: Tool, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
     """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
-    Raises `ChildWaits` if a child run of the tool waits for the user."""
+    Raises `ChildWaits` if a child run of the tool waits for the user or can't go on."""
     if not bound.call.by_code:
         return await _call_tool(tool, bound, seconds, services)
     with collecting() as collected:

@@ -43,10 +43,12 @@ _SUBJECTS: dict[str, str] = {
 
 @dataclass
 class HookedRun:
-    """What the hook guards of one run share. `make_context` makes the context of a method, `with_own_name` gives a call
-    the tool's own name, where the loop needs another one. `is_near` says whether a limit is near."""
+    """What the hook guards of one run share. `make_context` makes the context of a method, which gets `deps`.
+    `with_own_name` gives a call the tool's own name, where the loop needs another one. `is_near` says whether a limit
+    is near."""
 
-    make_context: Callable[[Entry], Context[Any]]
+    make_context: Callable[[Entry, Any], Context[Any]]
+    deps: Any = None
     with_own_name: Callable[[Call], Call] = lambda call: call
     output: OutputType[Any] = TEXT
     is_near: Callable[[], bool] = lambda: False
@@ -244,7 +246,7 @@ class HookGuard(Guard):
         own = [_copy(each) for each in arguments]
         own = [self.run.with_own_name(each) if isinstance(each, Call) else each for each in own]
         try:
-            found = await call_either(getattr(self.hook, point), self.run.make_context(entry), *own)
+            found = await call_either(getattr(self.hook, point), self.run.make_context(entry, self.run.deps), *own)
         except (Exception, SystemExit) as why:
             hint = "Correct it, then resume the run."
             raise ConfigError(f"The hook {self.hook.name} failed in {point}: {show_error(why)}.", hint=hint) from why
