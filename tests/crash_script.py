@@ -142,7 +142,7 @@ def find_troubles(run: plait.Run) -> list[str]:
 
 
 if __name__ == "__main__":
-    points.watch(ChatModel if endpoint else plait.Scripted)
+    points.watch(ChatModel if endpoint else plait.Scripted, is_postgres=journal.startswith("postgresql:"))
     models = make_models()
     agent = plait.Agent(
         "react" if is_tree else loop,

@@ -27,7 +27,7 @@ class KillPoints:
         if self.fatal in (kind, str(len(self.passed))):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(self, model: Any) -> None:
+    def watch(self, model: Any, *, is_postgres: bool = False) -> None:
         """Add points around each call of a class of models, and around each write to a journal."""
         send = model.send
 
@@ -37,13 +37,20 @@ class KillPoints:
             self.point("after model")
             return response
 
-        append = SqliteLog.append
+        def add_points(kind: Any) -> None:
+            append = kind.append
 
-        async def append_with_points(log: SqliteLog, *entries: Any, **how: Any) -> None:
-            kinds = "+".join(name_of(record) for record, _ in entries)
-            self.point(f"before {kinds}")
-            await append(log, *entries, **how)
-            self.point(f"after {kinds}")
+            async def append_with_points(log: Any, *entries: Any, **how: Any) -> None:
+                kinds = "+".join(name_of(record) for record, _ in entries)
+                self.point(f"before {kinds}")
+                await append(log, *entries, **how)
+                self.point(f"after {kinds}")
+
+            kind.append = append_with_points
 
         model.send = send_with_points
-        SqliteLog.append = append_with_points  # type: ignore[method-assign]
+        add_points(SqliteLog)
+        if is_postgres:
+            from plait.journal.postgres.log import PostgresLog
+
+            add_points(PostgresLog)

@@ -216,4 +216,7 @@ class MemoryStore:
     async def close(self) -> Any:
         return []
 
+    async def migrate(self) -> tuple[int, int]:
+        return 0, 0
+
     compact = check = close

@@ -124,6 +124,7 @@ def filled(shell: Shell, at: Endpoint) -> bytes:
 def newer(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
+        connection.execute("UPDATE marks SET value = '99' WHERE name = 'reader'")
     connection.close()
 
 

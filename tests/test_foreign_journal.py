@@ -20,7 +20,7 @@ from msgspec import structs
 import plait
 from cli_support import Shell, action, final
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.sqlite import bodies
+from plait.journal import bodies
 from plait.journal.store import Journal
 from plait.lab import records
 from plait.trust import risk_of_tool

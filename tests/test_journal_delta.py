@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journal_rows import request
+from plait.journal import bodies as delta
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead
-from plait.journal.sqlite import bodies as delta
 from plait.journal.store import Journal
 
 pieces = st.sampled_from([b"", b"a", b"abc" * 20, b'{"role":"user"}' * 5, b"\x00\xff" * 30, bytes(range(256)) * 12])

@@ -96,10 +96,53 @@ async def test_a_journal_of_a_newer_version_is_not_touched(tmp_path: Path) -> No
     connection = sqlite3.connect(tmp_path / "j.db")
     connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
+    assert len(journal.runs()) == 1  # it says that this version can read it
+    journal.close()
+    connection = sqlite3.connect(tmp_path / "j.db")
+    connection.execute(f"UPDATE marks SET value = {schema.VERSION + 1} WHERE name = 'reader'")
+    connection.commit()
+    connection.close()
     before = (tmp_path / "j.db").read_bytes()
     known = schema.VERSION
     await all_fail(tmp_path / "j.db", rf"newer Plait \(schema {known + 1}, this one knows {known}\).*Upgrade")
     assert (tmp_path / "j.db").read_bytes() == before
+
+
+async def test_a_newer_version_may_have_added_plain_tables_and_nothing_that_computes(tmp_path: Path) -> None:
+    await fill(Journal(tmp_path / "j.db"), 1)
+    connection = sqlite3.connect(tmp_path / "j.db")
+    connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.execute("CREATE TABLE queue (n INTEGER PRIMARY KEY, place TEXT NOT NULL DEFAULT '')")
+    connection.execute("CREATE INDEX queue_of_place ON queue (place, n)")
+    connection.close()
+    assert len(Journal(tmp_path / "j.db").runs()) == 1
+    for attack in (
+        "CREATE VIEW v AS SELECT * FROM runs",
+        "CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END",
+        "CREATE TABLE g (a INTEGER, b INTEGER AS (a + 1))",
+        "CREATE INDEX i ON runs (abs(n))",
+        "CREATE INDEX p ON runs (n) WHERE length(head) > 1",
+    ):
+        shutil.copy(tmp_path / "j.db", tmp_path / "a.db")
+        connection = sqlite3.connect(tmp_path / "a.db")
+        connection.execute(attack)
+        connection.close()
+        await all_fail(tmp_path / "a.db", "somebody changed its tables")
+
+
+async def test_a_journal_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    await fill(journal, 1)
+    journal.close()
+    connection = sqlite3.connect(tmp_path / "j.db")
+    connection.execute("DELETE FROM marks")
+    connection.execute("PRAGMA user_version = 11")
+    connection.commit()
+    connection.close()
+    await all_fail(tmp_path / "j.db", "schema 11 of an earlier Plait.*plait journal migrate")
+    assert await journal.store.migrate() == (11, schema.VERSION)
+    assert await journal.store.migrate() == (schema.VERSION, schema.VERSION)
+    assert len(journal.rows("run-000")) == 20
 
 
 async def test_an_empty_file_is_taken_for_a_new_journal(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.log import SqliteLog
-from plait.journal.store import Journal, default_path
+from plait.journal.store import Journal, default_place
 
 ME = owner_of_this_process()
 
@@ -263,15 +263,15 @@ async def test_a_run_can_be_deleted_but_not_while_it_goes_on(tmp_path: Path) -> 
     assert [(row.record, row.body) for row in journal.rows(kept.run)] == RECORDS
 
 
-def test_the_default_path_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PLAIT_JOURNAL", raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_path() == tmp_path / ".local/state/plait/journal.db"
+    assert default_place() == tmp_path / ".local/state/plait/journal.db"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert default_path() == Path("/state/plait/journal.db")
+    assert default_place() == Path("/state/plait/journal.db")
     monkeypatch.setenv("PLAIT_JOURNAL", "~/mine.db")
-    assert default_path() == Path(Journal().place) == tmp_path / "mine.db"
+    assert default_place() == Path(Journal().place) == tmp_path / "mine.db"
 
 
 # ---- names and owners

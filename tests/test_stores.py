@@ -22,6 +22,7 @@ from plait.core import Call, File, Observation
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal.carry import pack
 from plait.journal.owner import new_run_id, owner_of_this_process
+from plait.journal.postgres.store import PostgresStore
 from plait.journal.records import (
     IntentRecord,
     NoteRecord,
@@ -36,6 +37,7 @@ from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.store import SqliteStore
 from plait.journal.store import ENDED, Journal, read_timeline
+from postgres_server import shared_server
 
 ME = owner_of_this_process()
 GONE = f"{ME.split(':')[0]}:999999999:1:{':'.join(ME.split(':')[3:])}"
@@ -46,6 +48,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
     "file": lambda folder: SqliteStore(folder / "runs.db"),
     "memory": lambda folder: SqliteStore(":memory:"),
     "dictionary": lambda folder: MemoryStore(),
+    "postgres": lambda folder: PostgresStore(shared_server().new_journal()),
 }
 
 
@@ -313,13 +316,15 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         chosen = chance.sample(sorted(asked_for), chance.randint(0, 3))
         query = RunQuery(**{name: chance.choice(asked_for[name]) for name in chosen})
         found = [[(row.head.run, row.status, row.n) for row in await store.list_runs(query)] for store in stores]
-        assert found[0] == found[1] == found[2], query
+        assert all(each == found[0] for each in found), query
         sums = [await store.list_totals(query) for store in stores]
-        assert sums[0] == sums[1] == sums[2] and [each.run for each in sums[0]] == [run for run, *_ in found[0]], query
+        assert all(each == sums[0] for each in sums) and [each.run for each in sums[0]] == [
+            run for run, *_ in found[0]
+        ], query
         matched |= {name: True for name in chosen if found[0]}
     assert set(matched) == set(asked_for)  # each filter has found something
     values = [await store.list_values() for store in stores]
-    assert values[0] == values[1] == values[2] and values[0]["sessions"] == ["trip", "work"]
+    assert all(each == values[0] for each in values) and values[0]["sessions"] == ["trip", "work"]
     for store in stores:
         await store.close()
 

@@ -22,7 +22,7 @@ from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Store, default_path, read_timeline
+from plait.journal.store import Store, is_default, read_timeline, require_queue
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -169,6 +169,42 @@ class Agent(AgentPlans[DepsT, OutputT]):
             head = msgspec.structs.replace(head, **annotations)
             log = await runs.open_log(run_spec, head, self._parts.store)
             return await runs.perform(run_spec, head, log, self._parts.store, on_event)
+
+    def submit(
+        self,
+        question: UserQuestion,
+        *,
+        session: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        **about: Unpack[RunAnnotations],
+    ) -> str:
+        """Put a task in a queue of the journal, for a worker that has this agent (`plait worker`). Returns the run's
+        id. `at` is when it may begin, in seconds since 1970; those of higher `priority` begin first. For the other
+        arguments see `run`. Raises `ConfigError` if the agent has no name, or its journal no queue."""
+        more: dict[str, Any] = {"queue": queue, "priority": priority, "at": at, **about}
+        return run_blocking(self.asubmit(question, session=session, **more))
+
+    async def asubmit(
+        self,
+        question: UserQuestion,
+        *,
+        session: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        **about: Unpack[RunAnnotations],
+    ) -> str:
+        """Put a task in a queue. See `submit`."""
+        if not self.name:
+            hint = 'Agent(name="support"): workers find it by its name.'
+            raise ConfigError("An agent without a name can't be put in a queue.", hint=hint)
+        head, files = self._runs.make_queued_head(question, session)
+        head = msgspec.structs.replace(head, **check_annotations(**about))
+        store = require_queue(self._parts.require_store())
+        await store.submit(head, queue=queue, priority=priority, at=at, contents=files.contents)
+        return head.run
 
     def stream(
         self,
@@ -367,7 +403,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
         """
         if load_tools is None:
-            load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
+            load_tools = is_default(journal)
         described = fields_in(head, tools_given="tools" in changes, load_code=load_tools)
         described["hooks"] = load_hooks(head.settings.get("hooks", ()))
         return Agent(**{**described, "journal": journal, **changes})

@@ -36,6 +36,7 @@ from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.conversations.sessions import (
     Conversation,
     change_history,
+    check_session_name,
     continue_conversation,
     has_read_outside,
     open_conversation,
@@ -120,6 +121,18 @@ class RunMaker:
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = parts.make_head(question, run_spec, conversation)
         return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
+
+    def make_queued_head(self, asked: UserQuestion, session: str | None) -> tuple[RunHead, AttachedFiles]:
+        """Return what a queue holds of a run: who asks what. A worker adds the rest when it begins. Raises
+        `ConfigError` for an invalid question."""
+        question, files = split_question(asked)
+        check_run_arguments(question, None)
+        loop = {"name": str(getattr(self._parts.agent.loop, "name", self._parts.agent.loop)), "options": {}}
+        session = check_session_name(session) if session is not None else ""
+        name = self._parts.agent.name
+        return RunHead(
+            new_run_id(), question, loop, {}, session=session, attachments=files.attachments, agent=name
+        ), files
 
     async def prepare_resume(
         self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any = None, store: Store | None = None

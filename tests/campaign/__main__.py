@@ -22,6 +22,7 @@ import approving  # noqa: E402
 import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import cancelling  # noqa: E402
+import clustering  # noqa: E402
 import damaging  # noqa: E402
 import entries  # noqa: E402
 import escaping  # noqa: E402
@@ -48,6 +49,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "kills-postgres": (killing.run_in_postgres, "the same with a journal in PostgreSQL", 2_000, 30),
     "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "lifecycles": (
         rows.run_lifecycles,
@@ -60,6 +62,12 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "power": (power_losses.run, "losses of power while runs call tools with effects", 300, 10),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "processes": (sharing.run, "processes that run, die and resume each other's runs on one journal", 20, 4),
+    "cluster": (
+        clustering.run,
+        "runs on three workers that are killed, frozen, cut off and replaced, while the database restarts",
+        1_000,
+        20,
+    ),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "guards": (
         guarding.run,
@@ -92,7 +100,7 @@ def main() -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that leave are what the parts are about
     failures: list[str] = []
     for name, (run, _, full, short) in PARTS.items():
-        count = getattr(given, name)
+        count = getattr(given, name.replace("-", "_"))
         count = (short if given.short else full) if count is None else count
         if not count or (given.parts and name not in given.parts):
             continue

@@ -4,6 +4,7 @@ their resumes; resumes them."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from figures import Figures, line_of
 
 from crash_support import CASES, TREES, Killed, kill_and_resume, run_script
 from models_server import Server
+from postgres_server import PostgresServer, find_binaries
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 Endpoint: TypeAlias = tuple[str, ...]
@@ -33,6 +35,19 @@ def run(count: int, seed: int, folder: Path) -> Figures:
             return await asyncio.to_thread(kill_runs, count, seed, folder, endpoints)
 
     return asyncio.run(main())
+
+
+def run_in_postgres(count: int, seed: int, folder: Path) -> Figures:
+    """The same with a journal in PostgreSQL, and scripted models alone."""
+    if find_binaries() is None:
+        return Figures("kills in PostgreSQL skipped: there are no binaries")
+    server = PostgresServer().start()
+    os.environ["KILL_ADDRESS"] = server.address
+    try:
+        return kill_runs(count, seed, folder, [(), ("hooks",)])
+    finally:
+        del os.environ["KILL_ADDRESS"]
+        server.remove()
 
 
 def kill_runs(count: int, seed: int, folder: Path, endpoints: list[Endpoint]) -> Figures:

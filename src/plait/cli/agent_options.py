@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -19,7 +18,7 @@ from plait.config import Config, load
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
-from plait.journal.store import default_path
+from plait.journal.store import is_default
 from plait.loops.registry import AUTO_LOOP
 from plait.models.presets import HOSTS
 from plait.models.resolve import add_to_spec
@@ -214,9 +213,9 @@ def _with_models_of(agent: Agent, head: RunHead, flags: Mapping[str, Any]) -> Ag
     phases = agent._loop.phases
     same = all(recorded.get(each, recorded.get("")) == own.get(each, own.get("")) for each in phases)
     known = {*HOSTS, *load().models.endpoints}
-    is_own = Path(agent.journal or default_path()).expanduser().resolve() == default_path().resolve()
-    is_risk = not is_own and any(risks_of_models({"models": recorded, "model": "local"}, known, ""))
-    if same or is_risk or flags.get("model"):
+    is_foreign = not is_default(agent.journal or None)
+    risks = risks_of_models({"models": recorded, "model": "local"}, known, "") if is_foreign else ()
+    if same or any(risks) or flags.get("model"):
         return agent
     with suppress(ConfigError):
         return agent.using(model=recorded.pop("", agent.model), models=recorded)

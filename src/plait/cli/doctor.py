@@ -28,7 +28,7 @@ from plait.cli.output import print_json, print_table
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
-from plait.journal.store import Journal, NoJournal, default_path, wait_for
+from plait.journal.store import Journal, NoJournal, default_place, is_address, open_store, wait_for
 from plait.models.config import ModelConfig
 from plait.models.fallback import split_fallbacks
 from plait.models.fetch import list_catalogue
@@ -223,7 +223,15 @@ def _ask_for_models(address: str) -> tuple[bool, str]:
 
 
 def _examine_journal(named: str | None) -> Finding:
-    path = Path(named).expanduser() if named else default_path()
+    place = named or default_place()
+    if is_address(place):
+        try:
+            info = wait_for((store := open_store(place)).info())
+        except PlaitError as why:
+            return Finding("journal", "postgresql", "broken", one_line(why.message), one_line(why.hint))
+        about = f"schema {info.version} (current), {info.size / 1e6:,.1f} MB, writable"
+        return Finding("journal", store.place, "ok", about)
+    path = Path(place).expanduser()
     try:
         version = wait_for(Journal(path).store.info()).version
     except NoJournal:

@@ -10,7 +10,8 @@ from plait.cli.main import CRASHED
 from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core.text import clean, format_count
-from plait.journal.store import wait_for
+from plait.journal.carry import copy
+from plait.journal.store import open_store, wait_for
 from plait.recorded_runs import format_time
 
 
@@ -69,3 +70,33 @@ def restored(journal: str | None) -> None:
     count = wait_for(open_journal(journal).store.mark_restored())
     runs = f"{format_count(count, 'run')} {'has' if count == 1 else 'have'} not ended"
     click.echo(f"{runs}: when resumed, each call with effects needs approval.", err=True)
+
+
+@journal.command("migrate", short_help="Bring an earlier Plait's journal up to date.")
+@options.journal
+def migrate(journal: str | None) -> None:
+    """Bring the tables of a journal that an earlier version of Plait made up to date.
+
+    Make a backup first, and stop every older Plait that uses the journal.
+    """
+    store = open_journal(journal).store
+    before, after = wait_for(store.migrate())
+    done = f"was brought from schema {before} to {after}" if before < after else f"has schema {after} already"
+    click.echo(f"{clean(store.place)} {done}.", err=True)
+
+
+@journal.command("copy", short_help="Copy the runs of one journal into another.")
+@click.argument("source")
+@click.argument("target")
+def copy_journal(source: str, target: str) -> None:
+    """Copy the ended runs of the journal SOURCE into TARGET, such as a file into a database. Each is a path or an
+    address. Runs that are there already are left as they are.
+
+    Runs that go on or wait are named and not copied: a run must never go on in two places.
+    """
+    stores = [open_store(options.journal_path(each)) for each in (source, target)]
+    count, left = wait_for(copy(*stores))
+    click.echo(f"{format_count(count, 'run')} of {clean(stores[0].place)} stand in {clean(stores[1].place)}.", err=True)
+    if left:
+        some = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
+        click.echo(f"Not copied, because they have not ended: {format_count(len(left), 'run')}: {some}.", err=True)

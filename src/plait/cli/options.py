@@ -12,6 +12,7 @@ import click
 
 from plait.core.errors import ConfigError
 from plait.journal.run_query import STATES
+from plait.journal.store import is_address
 
 if TYPE_CHECKING:
     from plait.runtime.agents.annotations import RunAnnotations
@@ -94,7 +95,8 @@ config = click.option(
     "--config", metavar="FILE", callback=_set_config, expose_value=False, help="Configuration instead of ./plait.toml."
 )
 journal = combine(
-    click.option("--journal", metavar="FILE", help="The journal to use instead of the default one."), config
+    click.option("--journal", metavar="PLACE", help="The journal to use: a file, or postgresql://USER@HOST/DATABASE."),
+    config,
 )
 as_object = flag("--json", "as_object", help="Print one JSON object on stdout.")
 as_list = flag("--json", "as_object", help="Print one JSON list on stdout.")
@@ -247,7 +249,7 @@ def journal_path(given: str | None, table: Mapping[str, Any] | None = None) -> s
         from plait.config import load
 
         named = (load().run if table is None else table).get("journal")
-    if named:
+    if named and not is_address(named):
         folder = Path(named) if named.endswith(("/", os.sep)) else Path(named).parent
         if not folder.expanduser().exists():
             hint = "Create the folder, or correct --journal (PLAIT_JOURNAL, or `journal` in plait.toml)."

@@ -50,6 +50,17 @@ class MemoryLog:
         self.outcome, self.totals = outcome, totals
         return DONE
 
+    def confirm(self, key: str) -> Awaitable[None]:
+        return DONE
+
+    async def find_late(self, key: str) -> None:
+        return None
+
+    wants_back = False
+
+    def hand_back(self) -> Awaitable[None]:
+        raise NotImplementedError
+
     def scrub(self, data: bytes) -> bytes:
         """Return the bytes as they are recorded."""
         return self._scrub(data)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 
-STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
+STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted")
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 Time: TypeAlias = datetime | date | float | str

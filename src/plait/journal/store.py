@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Attachment
-from plait.core.errors import UnknownRun
+from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
@@ -40,8 +40,16 @@ class NoJournal(UnknownRun):
     def __init__(self, place: str) -> None:
         super().__init__(
             f"There is no journal at {place} yet.",
-            hint="The first run makes one; or name another file with --journal or PLAIT_JOURNAL.",
+            hint="The first run makes one; or name another journal with --journal or PLAIT_JOURNAL.",
         )
+
+
+class LateResult(Struct, frozen=True):
+    """What a process wrote of an entry after it had lost its claim to the run: the `record` of its result with its
+    `body`, or None if it did not begin the work."""
+
+    record: Record | None = None
+    body: bytes | None = None
 
 
 class RunLog(Protocol):
@@ -65,6 +73,24 @@ class RunLog(Protocol):
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Write what waits and the run's end. Nobody performs the run from then on; `waiting`, `cancelled` and
         `crashed` runs can be claimed again."""
+        ...
+
+    def confirm(self, key: str) -> Awaitable[None]:
+        """Wait until this process surely holds the run, right before the effect of the entry `key`. Raises
+        `JournalError` if another one has taken the run, or nothing is known for too long; the effect must not begin."""
+        ...
+
+    async def find_late(self, key: str) -> LateResult | None:
+        """Return what a process that had lost its claim wrote of an entry of which there is only an intent."""
+        ...
+
+    @property
+    def wants_back(self) -> bool:
+        """Whether the run should be handed back before its next work begins."""
+        ...
+
+    def hand_back(self) -> Awaitable[None]:
+        """Write what waits, and let another process go on with the run."""
         ...
 
     def scrub(self, data: bytes) -> bytes:
@@ -105,6 +131,26 @@ class StoreInfo(Struct, frozen=True):
     rows: int
     size: int
     restored: float
+
+
+class QueueLimits(Struct, frozen=True):
+    """How many runs of a queue may go on at once, on all workers: in all, and of one user; None for any number."""
+
+    runs: int | None = None
+    of_user: int | None = None
+
+
+class QueuedRun(Struct, frozen=True):
+    """A run that waits in a queue or goes on. `reason` says why the workers of this version cannot perform it."""
+
+    run: str
+    queue: str
+    agent: str
+    status: str
+    priority: int
+    not_before: float
+    tries: int
+    reason: str
 
 
 class Store(Protocol):
@@ -239,6 +285,10 @@ class Store(Protocol):
         """Return what the store says about itself."""
         ...
 
+    async def migrate(self) -> tuple[int, int]:
+        """Bring the tables of an earlier version up to date. Returns the versions before and after."""
+        ...
+
     async def mark_restored(self) -> int:
         """Note that the store came back from a backup. Returns how many runs have not ended: when one is resumed, each
         call with effects needs approval, because its record may lack what was done since the backup."""
@@ -249,10 +299,98 @@ class Store(Protocol):
         ...
 
 
-def default_path() -> Path:
+class QueueStore(Store, Protocol):
+    """A store with a queue, from which workers on any machines take runs."""
+
+    async def submit(
+        self,
+        head: RunHead,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = ...,
+    ) -> None:
+        """Put a run in a queue: a worker that has its agent begins it, `at` a time or as soon as one is free, those of
+        higher priority first. `head` says who asks what; the rest is added when it begins."""
+        ...
+
+    async def take(
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ...
+    ) -> list[RunRow]:
+        """Claim up to `count` runs of a queue: new ones, those that were handed back, and those whose process is gone.
+        `agents` are the names of those that the worker has, each with its version. A run that this version could not
+        perform is left, and so is a turn of a session while an earlier one has not ended. A run with the status
+        "queued" and no rows begins with `begin`, others are resumed."""
+        ...
+
+    async def block(self, run: str, version: str, reason: str) -> None:
+        """Let go of a run that was taken, because this version of its agent cannot perform it."""
+        ...
+
+    async def unblock(self, run: str) -> None:
+        """Let workers take a run again that could not be performed: what was wrong there is repaired."""
+        ...
+
+    def call_back(self, wanted: bool = True) -> None:
+        """Ask for the runs that this process took from a queue: each is handed back before its next work begins."""
+        ...
+
+    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+        """Return the runs of a queue, or of all, in their order."""
+        ...
+
+    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
+        """Wait until something was put in the queue, or so many seconds."""
+        ...
+
+
+def is_address(place: object) -> bool:
+    """Return whether a journal is named by the address of a database, and not by a path."""
+    return str(place).startswith(("postgresql://", "postgres://"))
+
+
+def default_place() -> str | Path:
     """PLAIT_JOURNAL, else plait/journal.db under XDG_STATE_HOME, else under ~/.local/state."""
     named = os.environ.get("PLAIT_JOURNAL")
+    if named and is_address(named):
+        return named
     return Path(named).expanduser() if named else state_folder() / "journal.db"
+
+
+def is_default(place: str | os.PathLike[str] | None) -> bool:
+    """Return whether a journal is the user's default one."""
+    usual = default_place()
+    if place is None or is_address(place) != is_address(usual):
+        return place is None
+    if is_address(place):
+        return open_store(place).place == open_store(usual).place
+    return Path(place).expanduser().resolve() == Path(usual).resolve()
+
+
+def require_queue(store: Store) -> QueueStore:
+    """Return a store that has a queue. Raises `ConfigError` if it has none."""
+    if not hasattr(store, "take"):
+        hint = "Give --journal postgresql://USER@HOST/DATABASE, or run the agent here (plait run)."
+        raise ConfigError(f"The journal {store.place} is a file, and has no queue.", hint=hint)
+    return cast(QueueStore, store)
+
+
+def open_store(place: str | os.PathLike[str] | None = None) -> Store:
+    """Return the process's one store at a path, an address of PostgreSQL, or the default place. Opens nothing yet.
+    Raises `ConfigError` if the address is wrong, or its driver is not installed."""
+    place = default_place() if place is None else place
+    if not is_address(place):
+        from plait.journal.sqlite.store import SqliteStore  # its import takes long
+
+        return SqliteStore.at(place)
+    try:
+        from plait.journal.postgres.store import PostgresStore
+    except ModuleNotFoundError as why:
+        hint = "pip install 'plait[postgres]'"
+        raise ConfigError(f"A journal in PostgreSQL needs the package {why.name}.", hint=hint) from None
+    return PostgresStore.at(str(place))
 
 
 _LOOP = BackgroundLoop("plait-reads")
@@ -276,7 +414,7 @@ async def read_timeline(store: Store, run: str, *, bodies: bool = True) -> Timel
 
 
 class Journal:
-    """A store for plain code: its methods block. Asynchronous code uses `store`.
+    """A store for plain code: its methods block. Asynchronous code uses `store`. `path`: a file, or an address.
 
     Making one opens nothing; a file and its folder are made by the first run. `busy_seconds`: how long to wait for
     another process that holds the file's lock, PLAIT_BUSY_SECONDS (10) by default. `clock` gives seconds since 1970.
@@ -290,18 +428,17 @@ class Journal:
         clock: Callable[[], float] = time.time,
         store: Store | None = None,
     ) -> None:
-        from plait.journal.sqlite.store import SqliteStore  # its import takes long
+        place = path or default_place()
+        if store is None and not is_address(place):
+            from plait.journal.sqlite.store import SqliteStore
 
-        if store is None:
-            store = SqliteStore(path or default_path(), busy_seconds=busy_seconds, clock=clock)
-        self.store: Store = store
+            store = SqliteStore(place, busy_seconds=busy_seconds, clock=clock)
+        self.store: Store = store or open_store(place)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str] | None = None) -> Journal:
-        """Return the process's one journal at a path: its connection stays open from run to run."""
-        from plait.journal.sqlite.store import SqliteStore
-
-        return cls(store=SqliteStore.at(path or default_path()))
+        """Return the process's one journal at a path or address: its connections stay open from run to run."""
+        return cls(store=open_store(path))
 
     def __repr__(self) -> str:
         return f"Journal({self.place!r})"

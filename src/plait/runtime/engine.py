@@ -20,7 +20,6 @@ from msgspec import UNSET, structs
 
 from plait.core import (
     Answered,
-    Cancelled,
     ContextOverflow,
     Crashed,
     Effect,
@@ -51,7 +50,8 @@ from plait.runtime.calls.artifacts import ArtifactStore
 from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, raise_named
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, HandedBack, LimitReached, RecordEnds, Suspend
+from plait.runtime.outcomes import cancelled_by, cut_short
 from plait.runtime.performers import Performers
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
@@ -93,11 +93,14 @@ class Engine:
         self.run_id, self.head, self.user = log.run, head, head.user if head is not None else ""
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
-        parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        services: Any = None if run_spec.replay else call_services()
+        parent: Engine | None = getattr(services, "engine", None)
         if parent is not None and parent._ended is not None:
             parent = None  # whatever its tool has left behind, it is over
         self.parent = parent
         """The run whose tool performs this one."""
+        if parent is not None and (tool := services.entry.tool) is not None:
+            self.journal.must_finish = parent.journal.must_finish or not tool.spec.repeatable
         seconds = None if run_spec.replay else run_spec.agent.limits.seconds
         self.clock: RunClock = RunClock(seconds, past.seconds, parent.clock if parent is not None else None)
         self.tally = Tally(past.spent, past.children)
@@ -129,7 +132,7 @@ class Engine:
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
 
     async def run(self) -> Outcome:
-        """Take the loop to its end. Raises only a recorded cancellation from outside, and `ReplayDiffers`."""
+        """Take the loop to its end. Raises only a recorded cancellation, `HandedBack` and `ReplayDiffers`."""
         try:
             async with asyncio.timeout(self.clock.left()) as deadline:
                 self.clock.deadline = deadline
@@ -137,6 +140,8 @@ class Engine:
                     outcome = await self._finish(await self._walk())
                 except Suspend as why:  # what was started ends first
                     others = await self.performers.started.end_others()
+                    if self.journal.hands_back:
+                        raise HandedBack from None
                     raise Suspend(*why.questions, *(each for other in others for each in other.questions)) from None
                 finally:
                     if not deadline.expired():
@@ -152,7 +157,12 @@ class Engine:
             outcome = Stopped("seconds", limit) if deadline.expired() else self._ended_by(why)
             outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:
-            outcome = _cancelled(why)
+            outcome = cancelled_by(why)
+        except HandedBack:
+            await self._close_objects()
+            await self.log.hand_back()
+            await self.journal.close()
+            raise
         except EndedByTool as why:
             outcome = await self._finish_quietly(why.outcome)
         except Exception as why:
@@ -166,7 +176,7 @@ class Engine:
             if self.on_event is not None:
                 self.written.finish(self.steps, outcome.answer)
         except asyncio.CancelledError as why:  # `on_event` failed
-            outcome = _cancelled(why)
+            outcome = cancelled_by(why)
         await self._close_objects()
         try:
             self._ended = self.totals()
@@ -271,7 +281,7 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
-                if isinstance(effect, WaitNext):
+                if isinstance(effect, WaitNext) or self.journal.hands_back:
                     raise
                 if still_open := await answer_live(self, why.questions):
                     raise Suspend(*still_open) from None
@@ -351,6 +361,8 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
+                if self.journal.hands_back:
+                    raise
                 if still_open := await answer_live(self, why.questions):
                     raise Suspend(*still_open) from None
             except ENDINGS as why:
@@ -364,7 +376,7 @@ class Engine:
         try:
             return await self._finish(outcome)
         except asyncio.CancelledError as found:
-            return _cancelled(found)
+            return cancelled_by(found)
         except Exception as found:
             return self._ended_by(found)
 
@@ -390,7 +402,7 @@ class Engine:
         if self.near is not None and isinstance(outcome, Answered):
             outcome = Stopped(self.near.limit, sentence(self.near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
-            outcome = _cut_short(outcome, how, self._last.text.strip())
+            outcome = cut_short(outcome, how, self._last.text.strip())
         output = self.run_spec.output
         if isinstance(outcome, Answered | Stopped) and outcome.answer is not None and output.fits(outcome.answer):
             outcome = structs.replace(outcome, answer=output.read(outcome.answer))
@@ -408,7 +420,7 @@ class Engine:
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
-                return _cut_short(stopped, how, "") if how else stopped
+                return cut_short(stopped, how, "") if how else stopped
             case ContextOverflow():
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
                 self.steps += self.near is None
@@ -429,22 +441,3 @@ class Engine:
                     error=type(why).__name__,
                     hint="This is a defect of the loop, not of the task; logging at level DEBUG shows where.",
                 )
-
-
-def _cancelled(why: asyncio.CancelledError) -> Cancelled:
-    """Return the outcome of a cancelled run, with the reason that was given: not the note that anyio gives."""
-    reason = str(why.args[0]) if why.args else ""
-    return Cancelled(reason) if reason and not reason.startswith("Cancelled via cancel scope ") else Cancelled()
-
-
-def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:
-    """Return the outcome of a run whose last reply was cut or refused. `text` is the part that arrived."""
-    cut = f"The model's last reply {how}."
-    match outcome:
-        case Answered(answer=answer):
-            return Stopped("reply", cut, answer)
-        case Failed(reason=reason, kind="format"):
-            return Stopped("reply", f"{cut} {sentence(reason)}", text or None)
-        case Stopped(limit=limit, reason=reason, answer=answer):
-            return Stopped(limit, f"{sentence(reason)} {cut}", answer)
-    return outcome

@@ -265,8 +265,13 @@ def make_open_question(run: str, key: str, step: int, asking: Asking) -> Questio
     return Question(key, at.n, at.i, step, asking.kind, asking.text, run, id, asking.call, at.guard)
 
 
+class HandedBack(Exception):
+    """The run was handed back: another process goes on with it."""
+
+
 class Suspend(Exception):
-    """Raised when work must wait for the user. `questions` are all that are open, those of child runs too."""
+    """Raised when work must wait for the user. `questions` are all that are open, those of child runs too. There are
+    none where the run is to be handed back."""
 
     def __init__(self, *questions: Question) -> None:
         super().__init__(*questions)

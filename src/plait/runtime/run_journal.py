@@ -21,7 +21,7 @@ from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.records import CallHolder, IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
 from plait.journal.store import RunLog
-from plait.runtime.guard import Entry, RecordEnds
+from plait.runtime.guard import Entry, RecordEnds, Suspend
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
@@ -83,6 +83,8 @@ class RunJournal:
         self._beside = 0
         self._writing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.must_finish = False
+        """A tool that can't be called again waits for this run: it is not handed back."""
         for row in rows:
             self._add(row.record, row.body)
         self.is_new = not self._found and not self._raised and not replay
@@ -121,6 +123,11 @@ class RunJournal:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
         if isinstance(record, ResultRecord) and record.work == "take" and record.value.done:
             self._taken.add(record.value.ticket)
+
+    @property
+    def hands_back(self) -> bool:
+        """Whether the run is to be handed back before its next work."""
+        return self.log.wants_back and not self.must_finish
 
     # -- looking up
 
@@ -190,19 +197,30 @@ class RunJournal:
         self, entry: Entry, name: str, work: EntryWork, perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]]
     ) -> Any:
         """Perform an entry that has no result, between its intent and its result. Returns the result. `name` is the
-        kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay."""
+        kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay, `Suspend`
+        if the run is to be handed back."""
         if self.replay:
             raise RecordEnds
+        if self.log.wants_back and self.hands_back and not entry.by_tool:
+            raise Suspend
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
-        if work.settle_doubt is not None and found.is_open and (settled := await work.settle_doubt()) is not None:
-            await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
-            return settled[0]
+        if work.settle_doubt is not None and found.is_open:
+            late = await self.log.find_late(key)
+            if late is None:
+                settled = await work.settle_doubt()
+            else:  # of a process that had lost the run: it knows whether it did the work
+                settled = (late.record.value, late.body) if isinstance(late.record, ResultRecord) else None
+            if settled is not None:
+                await self.write(ResultRecord(key, step, name, settled[0]), settled[1])
+                return settled[0]
         timer = None
         if work.has_intent:
             intent = IntentRecord(key, step, name, work.asked, work.made, work.name_holder())
             if work.effect is not None or work.body is not None:
                 await self._begin(intent, work.body, work.effect)
+                if work.effect is not None:
+                    await self.log.confirm(key)
             elif not found.is_open:
                 self.buffer(intent)
             if work.effect is None and work.is_long:

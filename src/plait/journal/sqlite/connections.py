@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,12 +23,14 @@ MEMORY = Path(":memory:")
 MARK_LOSS = "INSERT OR REPLACE INTO marks (name, value) VALUES ('restored', ?)"
 """Notes that rows written before this time may be missing."""
 
-_YEAR_10000 = 253_402_300_800
-
 PATIENCE = 2.0
 """Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
 
 _OWN = {statement for statement in schema.statements() if statement.startswith("CREATE")}
+_PLAIN = re.compile(
+    r"CREATE TABLE \w+ \((\w+ [A-Z ]+(DEFAULT '[^']*')?(, )?)+\)|CREATE (UNIQUE )?INDEX \w+ ON \w+ \([\w, ]+\)"
+)
+"""What a newer Plait may have added, which computes nothing."""
 _STATISTICS = {f"CREATE TABLE sqlite_stat{each}" for each in ("1(tbl,idx,stat)", "4(tbl,idx,neq,nlt,ndlt,sample)")}
 """What `ANALYZE` creates."""
 
@@ -147,25 +150,50 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     if application != schema.APPLICATION_ID or version < 1:
         hint = "Give another file with --journal or PLAIT_JOURNAL."
         raise JournalError(f"{path} is a database of another program, not a journal of Plait.", hint=hint)
-    if version > schema.VERSION:
+    if version > schema.VERSION and _reader(connection) > schema.VERSION:
         raise JournalError(
             f"The journal {path} was written by a newer Plait (schema {version}, this one knows {schema.VERSION}).",
             hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
         )
     if version < schema.VERSION:
-        raise JournalError(
-            f"The journal {path} was written by a development version of Plait (schema {version}, this one uses "
-            f"{schema.VERSION}).",
-            hint="Move the file away: the next run makes a new one. Or give another file with --journal.",
-        )
+        hint = "`plait journal migrate` brings it up to date, while no older Plait uses it."
+        if version < schema.OLDEST:
+            hint = "Move the file away: the next run makes a new one. Or give another file with --journal."
+        known = f"has the schema {version} of an earlier Plait, and this one uses {schema.VERSION}"
+        raise JournalError(f"The journal {path} {known}.", hint=hint)
     # A view, a trigger or a generated column of a file from elsewhere could compute for hours. SQLite goes by the SQL
     # alone, whatever the other columns say. It makes some indexes itself, without SQL.
     rows = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
     found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
+    if version > schema.VERSION:
+        found -= {sql for sql in found - _OWN if _PLAIN.fullmatch(str(sql))}
     if not _OWN <= found <= _OWN | _STATISTICS:
         what = max(map(str, found - _OWN), default="a table is missing")
         hint = "If it is not yours, do not use it. If you added a table or an index yourself, remove that."
         raise JournalError(f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.", hint=hint)
+
+
+def migrate(path: Path) -> tuple[int, int]:
+    """Bring the schema of a file up to date. Returns the versions before and after. Raises `JournalError`."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10, isolation_level=None)
+    try:
+        application, version = _state(connection)
+        if application == schema.APPLICATION_ID and schema.OLDEST <= version < schema.VERSION:
+            with transaction(connection):
+                for number in range(_state(connection)[1] + 1, schema.VERSION + 1):
+                    for statement in schema.MIGRATIONS[number]:
+                        connection.execute(statement)
+        check(connection, path)
+        return version, _state(connection)[1]
+    except sqlite3.Error as error:
+        raise faults.translate(error, path) from None
+    finally:
+        connection.close()
+
+
+def _reader(connection: sqlite3.Connection) -> int:
+    found = connection.execute("SELECT value FROM marks WHERE name = 'reader'").fetchone()
+    return int(found[0]) if found is not None and str(found[0]).isdigit() else 1 << 30
 
 
 @contextmanager
@@ -186,11 +214,6 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return application, version
-
-
-def read_time(value: object) -> float:
-    """Return a stored time, in seconds since 1970; 0 for what is none, as a file from elsewhere may have."""
-    return float(value) if isinstance(value, int | float) and 0 <= value < _YEAR_10000 else 0.0
 
 
 def busy_seconds_of_user() -> float:

@@ -25,12 +25,6 @@ def is_damaged(error: sqlite3.Error) -> bool:
     return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error)
 
 
-def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
-    """Return the error for rows of a run that were changed or damaged."""
-    hint = "It can't be resumed or replayed; other runs can. `plait journal check` names all damaged ones."
-    return JournalError(f"The journal {path} is damaged: of run {run}, {rows}.", hint=hint)
-
-
 def from_os(error: OSError, path: Path) -> JournalError:
     """Return the error for a file or folder that cannot be created or opened."""
     what = error.strerror or str(error)

@@ -13,12 +13,8 @@ import threading
 import weakref
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from plait.core.errors import JournalError
 from plait.journal.owner import Life, life_of, owner_of_this_process
-from plait.journal.records import RunRow
-from plait.journal.store import ENDED
 
 try:
     import fcntl
@@ -32,27 +28,6 @@ LOCKS = "-owners"
 def life_of_holder(journal: Path | None, owner: str) -> Life:
     """Return whether the process that performs a run of a journal's file is alive. None: the journal is in memory."""
     return life_of(owner) if journal is None else life_of(owner, partial(is_held, journal))
-
-
-def require_claimable(run: RunRow, journal: Path | None, log: Any, force: bool) -> None:
-    """Raise `JournalError` if a run may not be claimed. `log` is this process's, if it performs the run."""
-    name = run.head.run
-    if run.status in ENDED:
-        hint = f"`plait show {name}` shows it. `plait fork {name} --at N` starts a new run from step N."
-        raise JournalError(f"Run {name} has ended ({run.status}): it cannot be resumed.", hint=hint)
-    if not run.owner:
-        return
-    life = life_of_holder(journal, run.owner)
-    host, pid, *_ = (*run.owner.split(":"), "?")
-    if life == "elsewhere" and not force:
-        raise JournalError(
-            f"Run {name} belongs to a process on host {host}, and this machine cannot tell whether it still runs.",
-            hint="If it does not, take the run over with --force (in Python: force=True).",
-        )
-    here = run.owner == owner_of_this_process()
-    if life == "alive" and (not here or (log is not None and not log.has_ended)):
-        where = "this very process" if here else f"process {pid} on host {host}"
-        raise JournalError(f"Run {name} is still going on, in {where}.", hint="Wait for its end, or stop it first.")
 
 
 class OwnerLock:

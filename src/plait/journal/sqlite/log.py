@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from plait.background import DONE
 from plait.core.errors import JournalError
-from plait.core.secrets import Scrubber
-from plait.journal import codec
-from plait.journal.records import Record
-from plait.journal.sqlite import bodies
-from plait.journal.sqlite.rows import Ending, EventRow, crc_of_row, crc_of_state
+from plait.journal.row_codec import RowWriter
+from plait.journal.sqlite.rows import Ending, EventRow
 from plait.journal.sqlite.writer import Writer
 from plait.journal.store import RecordAndBody
 
@@ -23,28 +20,14 @@ class SqliteLog:
     `JournalError`, its records wait in `line`, and the next append writes them first: a run's rows have no gap.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        n: int,
-        run: str,
-        scrubber: Scrubber,
-        clock: Callable[[], float] = time.time,
-        seq: int = 0,
-        last: dict[str, tuple[int, bytes]] | None = None,
-        *,
-        begun: int = 0,
-    ) -> None:
+    def __init__(self, writer: Writer, n: int, run: str, rows: RowWriter, clock: Callable[[], float]) -> None:
         self.run = run
-        self.scrub: Callable[[bytes], bytes] = scrubber
+        self.scrub = rows.scrub
         self.line: list[EventRow] = []
         """The rows that are not committed yet (for the writer's use)."""
         self.synced = -1
         """The place of the last durable row (for the writer's use)."""
-        self._writer, self._n, self._clock, self._begun, self._seq = writer, n, clock, begun, seq
-        self._has_secrets = bool(scrubber)
-        self._last = last if last is not None else {}
-        """By phase: place and bytes of its last request."""
+        self._writer, self._n, self._rows, self._clock = writer, n, rows, clock
         self.has_ended = False
         """`end` was called and the run's row says so."""
 
@@ -57,7 +40,7 @@ class SqliteLog:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         rows = self.make_rows(records, durable=durable)
         if durable:  # before the rows are in line: whichever commit takes them along must see it
-            self.synced = self._seq - 1
+            self.synced = self._rows.seq - 1
         self.line.extend(rows)
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
@@ -69,9 +52,19 @@ class SqliteLog:
 
     def make_ending(self, status: str, outcome: dict[str, Any], totals: dict[str, Any], at: float) -> Ending:
         """Return the columns that end the run after the rows that were made."""
-        texts = self.scrub(codec.encode(outcome)).decode(), self.scrub(codec.encode(totals)).decode()
-        crc = crc_of_state(self._begun, status, "", self._seq, *texts)
-        return (status, *texts, self._seq, at, crc, self._n)
+        said, sums, count, crc = self._rows.make_ending(status, outcome, totals)
+        return (status, said, sums, count, at, crc, self._n)
+
+    def confirm(self, key: str) -> Awaitable[None]:
+        return DONE  # the file's lock and the death of processes decide
+
+    async def find_late(self, key: str) -> None:
+        return None
+
+    wants_back = False
+
+    def hand_back(self) -> Awaitable[None]:
+        raise NotImplementedError
 
     def reopen(self) -> None:
         """The run's end could not be written (for the writer's use)."""
@@ -79,30 +72,4 @@ class SqliteLog:
 
     def make_rows(self, records: Iterable[RecordAndBody], *, durable: bool = False) -> list[EventRow]:
         """Return the rows of records, at the run's next places."""
-        return [self._make_row(record, body, durable) for record, body in records]
-
-    def _make_row(self, record: Record, body: bytes | None, durable: bool) -> EventRow:
-        seq = self._seq
-        data = codec.encode_record(record)
-        if self._has_secrets:
-            data = self.scrub(data)
-        self._seq = seq + 1
-        base: int | None = None
-        coded: tuple[int | None, int | None, int | None, bytes | None] = bodies.NO_BODY
-        if body is not None:
-            if self._has_secrets:
-                body = self.scrub(body)
-            if (phase := bodies.find_phase(record)) is not None:
-                before = self._last.get(phase)
-                self._last[phase] = (seq, body)
-                coded = bodies.encode(body, before[1] if before else None)
-                if before is not None and coded[0] is not None:
-                    base = before[0]
-            else:
-                coded = bodies.encode(body)
-        kind = str(record.__struct_config__.tag)
-        if durable and kind == "intent":
-            kind = "effect"  # `lost_frames` looks for it
-        # A float, as SQLite gives the time back.
-        columns = (seq, float(self._clock()), kind, data.decode(), base, *coded)
-        return (self._n, *columns, crc_of_row(self._begun, columns))
+        return [(self._n, *columns) for columns in self._rows.make_rows(records, durable=durable)]

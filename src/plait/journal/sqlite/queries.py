@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -15,12 +14,12 @@ from msgspec import structs
 
 from plait.core import Attachment
 from plait.core.attachments import with_names
-from plait.core.errors import JournalError, UnknownRun
+from plait.core.errors import JournalError
 from plait.journal import codec
+from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.row_codec import damaged_rows, read_time
 from plait.journal.run_query import RunQuery
-from plait.journal.sqlite import faults
-from plait.journal.sqlite.connections import read_time
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
 from plait.journal.store import KeptRecord
@@ -223,7 +222,7 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
     if prefix == "last":
         found = connection.execute(f"SELECT {_RUN} FROM runs WHERE caller = '' ORDER BY n DESC LIMIT 1").fetchall()
         if not found:
-            raise UnknownRun("There is no run in the journal yet.", hint="`plait run` makes one.")
+            raise no_runs()
     else:
         found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
         if not found and prefix:
@@ -234,17 +233,10 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
         check_run(connection, found[0][0], path)
         return found[0][0], _read_run(found[0], path)
     if found:
-        some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
-        raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
+        raise several_runs(prefix, [row[1] for row in found])
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
     if prefix in known:
         if connection.execute("SELECT 1 FROM runs WHERE id = ?", (prefix,)).fetchone():
             return find_run(connection, prefix, path)  # another process has just begun it
-        raise faults.damaged_rows(path, prefix, "its entry in the index of ids is damaged")
-    # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
-    starts = {each[: len(prefix)]: each for each in reversed(known)}
-    near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
-    near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
-    hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
-    hint = f"{hint}`plait runs` lists them."
-    raise UnknownRun(f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=hint)
+        raise damaged_rows(path, prefix, "its entry in the index of ids is damaged")
+    raise unknown_run(prefix, known)

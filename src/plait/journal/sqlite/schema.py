@@ -7,8 +7,14 @@ from typing import NamedTuple
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 11
-"""The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
+VERSION = 12
+"""The schema's version, in `PRAGMA user_version`. It grows when a table or column changes."""
+
+READER = 12
+"""The oldest schema whose Plait can use a file of this one: what is newer does not disturb it."""
+
+OLDEST = 11
+"""The oldest version that `MIGRATIONS` start from."""
 
 
 class SqlColumn(NamedTuple):
@@ -106,8 +112,13 @@ MARKS = SqlTable(
     "marks",
     "One row per fact about the whole journal.",
     (
-        SqlColumn("name", "TEXT PRIMARY KEY", "`restored`: rows written before this time may be missing"),
-        SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970"),
+        SqlColumn(
+            "name",
+            "TEXT PRIMARY KEY",
+            "`restored`: rows written before this time may be missing; `reader`: the oldest schema whose Plait can use "
+            "the file",
+        ),
+        SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970, or a version"),
     ),
 )
 
@@ -143,5 +154,12 @@ def _create(table: SqlTable) -> str:
 def statements() -> tuple[str, ...]:
     """Return the SQL that creates a new journal, marks included."""
     tables = (_create(table) for table in TABLES)
-    marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
-    return (*tables, *INDEXES, *marks)
+    return (*tables, *INDEXES, f"PRAGMA application_id = {APPLICATION_ID}", *_mark(VERSION, READER))
+
+
+def _mark(version: int, reader: int) -> tuple[str, ...]:
+    return f"PRAGMA user_version = {version}", f"INSERT OR REPLACE INTO marks VALUES ('reader', '{reader}')"
+
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {12: _mark(12, 12)}
+"""The SQL that makes a journal of the version before into this one, by version, in order."""

@@ -19,27 +19,31 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
-
-from msgspec import structs
+from typing import ClassVar, TypeVar
 
 from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
-from plait.journal.records import NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.claims import mark_lost, require_claimable
+from plait.journal.records import Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.row_codec import (
+    KEEP_AT_MOST,
+    BegunRun,
+    Bodies,
+    RowWriter,
+    crc_of_state,
+    describe_run,
+    read_time,
+)
 from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
-from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder, require_claimable
+from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder
 from plait.journal.sqlite.log import SqliteLog
 from plait.journal.sqlite.rows import (
     END,
-    KEEP_AT_MOST,
-    Bodies,
     add_rows,
     check_run,
-    crc_of_begun,
-    crc_of_state,
     find_damage,
     iter_rows,
     read_new_rows,
@@ -50,8 +54,8 @@ from plait.journal.store import ENDED, CarriedRun, KeptRecord, NoJournal, Record
 T = TypeVar("T")
 
 _BEGIN = (
-    "INSERT INTO runs (id, question, loop, parent, fork_at, head, session, status, owner, totals, started, updated, "
-    "label, caller, user, agent, tags, crc) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, '{}', ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO runs ({', '.join(BegunRun._fields)}, status, owner, totals, started, updated, crc) "
+    f"VALUES ({', '.join('?' * len(BegunRun._fields))}, 'running', ?, '{{}}', ?, ?, ?)"
 )
 _CLAIM = "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ?, crc = ? WHERE n = ?"
 _ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
@@ -143,24 +147,16 @@ class SqliteStore:
         scrubber: Scrubber,
         times: Iterator[float] | None = None,
     ) -> SqliteLog:
-        question, name, session, *found_by = (
-            scrubber(each.encode("utf-8", "replace")).decode()
-            for each in (head.question, str(head.loop.get("name", "")), head.session, head.user, head.agent)
-        )
-        tags = scrubber(codec.encode(head.tags)).decode()
-        text = scrubber(codec.encode(head)).decode()
-        begun = (head.run, question, name, head.parent, head.fork_at, text, session)
-        crc = crc_of_begun(begun)
+        begun = describe_run(head, scrubber)
+        crc = begun.crc
         state = crc_of_state(crc, "running", owner, None, None, "{}")
-        caller = head.caller.run if head.caller is not None else ""
         try:
-            values = (*begun, owner, started, started, head.label, caller, *found_by, tags, state)
-            n = connection.execute(_BEGIN, values).lastrowid or 0
+            n = connection.execute(_BEGIN, (*begun, owner, started, started, state)).lastrowid or 0
         except sqlite3.IntegrityError:
             hint = "Give the new run another id."
             raise JournalError(f"There is a run {head.run} already in the journal {self.path}.", hint=hint) from None
         clock = self._clock if times is None else partial(next, times)
-        return SqliteLog(writer, n, head.run, scrubber, clock, begun=crc)
+        return SqliteLog(writer, n, head.run, RowWriter(scrubber, clock, crc), clock)
 
     async def claim(
         self,
@@ -181,7 +177,9 @@ class SqliteStore:
             if rows is not None and rows != seq:
                 hint = "Read it again, then go on with it."
                 raise RecordChanged(f"Run {row.head.run} was changed by another process.", hint=hint)
-            require_claimable(row, self._file, _going.get((self._where, row.head.run)), force)
+            going = _going.get((self._where, row.head.run))
+            is_going = going is not None and not going.has_ended
+            require_claimable(row, life_of_holder(self._file, row.owner), is_going, force)
             self._hold_lock(owner)
             bodies = Bodies()
             for _ in iter_rows(connection, n, self.path, bodies):  # they are whole
@@ -191,9 +189,10 @@ class SqliteStore:
             crc = crc_of_state(begun, "running", owner, None, None, totals)
             connection.execute(_CLAIM, (owner, self._clock(), crc, n))
             lost = _RESTORED if updated < self._restored(connection) else ""
-            log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun)
-            written = [(_with_lost(record, lost), body) for record, body in records] if lost else records
-            add_rows(connection, log.make_rows(written))
+            log = SqliteLog(
+                writer, n, row.head.run, RowWriter(scrubber, self._clock, begun, seq, bodies.last), self._clock
+            )
+            add_rows(connection, log.make_rows(mark_lost(records, lost)))
             return log
 
         return self._watch(await writer.transact(work))
@@ -366,6 +365,12 @@ class SqliteStore:
 
         return await self._read(read)
 
+    async def migrate(self) -> tuple[int, int]:
+        await self.close()
+        if self._is_memory or not self.path.exists():
+            raise NoJournal(self.place)
+        return await asyncio.to_thread(connections.migrate, self.path)
+
     async def mark_restored(self) -> int:
         await self._read(lambda connection: None)
 
@@ -383,7 +388,7 @@ class SqliteStore:
 
     def _restored(self, connection: sqlite3.Connection) -> float:
         found = connection.execute("SELECT CAST(value AS REAL) FROM marks WHERE name = 'restored'").fetchone()
-        return connections.read_time(found[0]) if found is not None else 0.0
+        return read_time(found[0]) if found is not None else 0.0
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -432,10 +437,3 @@ class SqliteStore:
             # One of a file that is gone is let be: its runs may still write to it.
             self._writer = Writer(self.path, self.busy_seconds)
             return self._writer
-
-
-def _with_lost(record: Any, lost: str) -> Any:
-    """Return a record; the note of a resume says why rows may be missing."""
-    if isinstance(record, NoteRecord) and record.kind == "resumed":
-        return structs.replace(record, value=structs.replace(record.value, lost=lost))
-    return record

@@ -222,12 +222,12 @@ class AgentFields(Generic[DepsT, OutputT]):
     journal: Annotated[
         str | Path | Literal[False] | None,
         Option(
-            "The file that stores runs; None for the default file, False for none.",
-            "--journal FILE",
-            "The journal to use instead of the default one.",
+            "The file, or the address of PostgreSQL, that stores runs; None for the default file, False for none.",
+            "--journal PLACE",
+            "The journal to use: a file, or postgresql://USER@HOST/DATABASE.",
             variable="PLAIT_JOURNAL",
             fits=lambda given: given is None or given is False or _is_path(given),
-            wanted="a path, False for no journal, or None",
+            wanted="a path, an address, False for no journal, or None",
             stored="",
         ),
     ] = None

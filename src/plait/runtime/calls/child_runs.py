@@ -37,7 +37,7 @@ from plait.runtime.calls.context import Context
 from plait.runtime.calls.make_call import ChildWaits
 from plait.runtime.conversations.attachments import UserQuestion, split_question
 from plait.runtime.conversations.chat_messages import GivenTurns
-from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
+from plait.runtime.guard import Entry, HandedBack, LimitReached, StartChild, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
@@ -209,9 +209,11 @@ class RunChild(BasePerformer):
             engine.say(event if isinstance(event, ChildEvent) else ChildEvent(start.run, engine.run_id, event))
 
         on_event = pass_on if engine.on_event is not None else None
-        run = await runs.perform(
-            run_spec, head, log, engine.store, on_event, resumed=row is not None, on_end=ended.append
-        )
+        resumed = row is not None
+        try:
+            run = await runs.perform(run_spec, head, log, engine.store, on_event, resumed=resumed, on_end=ended.append)
+        except HandedBack:
+            raise Suspend from None
         if (why := ended[0].stuck) is not None:
             raise why
         self.run = run

@@ -25,7 +25,7 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.run_query import RunQuery
-from plait.journal.store import NoJournal, Store, default_path, read_timeline, wait_for
+from plait.journal.store import NoJournal, Store, is_default, read_timeline, wait_for
 from plait.loops.compaction import TOKENS_A_BYTE
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
@@ -257,7 +257,7 @@ async def require_answered(session: str, store: Store) -> None:
         return
     run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
-    where = "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
+    where = "" if is_default(store.place) else f" --journal {quote(store.place)}"
     raise SessionWaits(
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,

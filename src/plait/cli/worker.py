@@ -1,0 +1,127 @@
+"""The commands `plait worker`, `plait submit` and `plait queue`: runs that wait in a journal for any machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+import click
+
+from plait.cli import options
+from plait.cli.agent_options import find_agent
+from plait.cli.output import print_json, print_table
+from plait.config import load
+from plait.core.errors import ConfigError
+from plait.core.text import clean, format_count
+from plait.journal.run_query import parse_age
+from plait.journal.store import QueueLimits, open_store, require_queue, wait_for
+from plait.recorded_runs import format_time
+
+EPILOG = """\
+\b
+Examples:
+  plait worker -a support:agent --concurrency 20
+  plait worker                                  # the agents of plait.toml, [agents.NAME]
+  plait submit -a support:agent "Refund order 12, it came broken."
+
+Any number of workers, on any machines, may take runs from one queue. When one dies, others go on with its runs: no call
+with effects is repeated. SIGTERM (or Ctrl-C) drains: it takes nothing new, and hands back what goes on as soon as the
+calls that have begun are recorded.
+"""
+_queue = click.option("--queue", default="default", metavar="NAME", help="The queue (default: default).")
+
+
+@click.command(epilog=EPILOG)
+@options.named_agents
+@_queue
+@click.option("--concurrency", type=options.WHOLE, default=10, metavar="N", help="Runs at once (default 10).")
+@click.option("--limit", type=options.WHOLE, metavar="N", help="Runs of the queue at once, on all workers.")
+@click.option("--user-limit", type=options.WHOLE, metavar="N", help="Runs of one user at once, on all workers.")
+@options.journal
+def worker(
+    words: tuple[str, ...],
+    queue: str,
+    concurrency: int,
+    limit: int | None,
+    user_limit: int | None,
+    journal: str | None,
+) -> None:
+    """Take runs from a queue and perform them."""
+    from plait.workers import Worker
+
+    config = load()
+    found = [find_agent(word) for word in words or config.agents]
+    agents = {agent.name: agent for agent in found}
+    if len(agents) < len(found):
+        raise ConfigError("Two agents have one name.", hint="Give each a name of its own: Agent(name=...).")
+    place = options.journal_path(journal)
+    agents = {name: agent if place is None else agent.using(journal=place) for name, agent in agents.items()}
+    places = {str(agent._parts.require_store().place) for agent in agents.values()}
+    if len(places) > 1:
+        raise ConfigError(f"The agents have different journals: {', '.join(sorted(places))}.", hint="Give --journal.")
+    store = require_queue(next(iter(agents.values()))._parts.require_store())  # Worker says it if there are none
+    made = Worker(agents, store, queue, concurrency, QueueLimits(limit, user_limit))
+
+    async def work() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, made.drain)
+        named = clean(", ".join(agents))
+        click.echo(f"Process {os.getpid()} takes runs of {named} from the queue {queue} in {store.place}.", err=True)
+        await made.work()
+        click.echo(f"Drained: {format_count(made.performed, 'run')} ended or were handed back.", err=True)
+
+    asyncio.run(work())
+
+
+@click.command()
+@click.argument("question")
+@options.named_agent
+@_queue
+@click.option("--priority", type=int, default=0, metavar="N", help="Those of higher priority begin first (default 0).")
+@click.option("--delay", metavar="AGE", help="Begin after this time, such as 30m or 2d.")
+@click.option("--session", metavar="NAME", help="The conversation of which it is a turn.")
+@options.about_run
+@options.journal
+def submit(
+    question: str,
+    agent: str | None,
+    queue: str,
+    priority: int,
+    delay: str | None,
+    session: str | None,
+    journal: str | None,
+    **about: Any,
+) -> None:
+    """Put a question in the queue, for a worker that has the agent. Prints the run's id."""
+    if agent is None:
+        raise ConfigError("Name the agent with -a.", hint="A worker finds it by its name.")
+    found = find_agent(agent)
+    if (place := options.journal_path(journal)) is not None:
+        found = found.using(journal=place)
+    at = None if delay is None else time.time() + parse_age(delay)
+    said = options.read_annotations(about)
+    click.echo(found.submit(question, session=session, queue=queue, priority=priority, at=at, **said))
+
+
+@click.command()
+@click.option("--queue", "name", metavar="NAME", help="Only this queue.")
+@click.option("--retry", metavar="RUN", help="Let workers take this run again, of which the list says why not.")
+@options.as_object
+@options.journal
+def queue(name: str | None, retry: str | None, as_object: bool, journal: str | None) -> None:
+    """List the runs that wait in a queue or go on, in their order, and why one is not taken."""
+    store = require_queue(open_store(options.journal_path(journal)))
+    if retry is not None:
+        wait_for(store.unblock(retry))
+    found = wait_for(store.list_queue(name))
+    if as_object:
+        print_json({"runs": [{name: getattr(each, name) for name in each.__struct_fields__} for each in found]})
+        return
+    rows = [
+        [each.run, each.queue, each.agent, each.status, str(each.priority), format_time(each.not_before), each.reason]
+        for each in found
+    ]
+    print_table(["run", "queue", "agent", "status", "priority", "from", "why it is not taken"], rows)

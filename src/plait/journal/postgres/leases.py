@@ -1,0 +1,127 @@
+"""The claims of this process to runs, and the thread that renews them.
+
+Theory of operation. A claim has a number, which grows with each claim of a run: what is written under an old number is
+refused by the database. So a process that was frozen, or cut off, can write nothing any more. It could still begin an
+effect, and that is what the deadline is for: it is counted from before the renewal was sent, on a clock that goes on
+while the machine sleeps, and it is checked right before each effect. Past it nothing begins, until a renewal under the
+same number succeeds, which proves that nobody took the run.
+
+The thread has a connection of its own, so that neither a busy event loop nor a full pool delays a renewal. Many claims
+are renewed in one statement. A claim whose log is gone is not renewed: its run was left."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+
+import psycopg
+
+from plait.core.errors import JournalError
+
+MARGIN = 0.2
+"""Seconds by which a deadline comes before the end of the lease."""
+
+_RENEW = """with mine as (select r.n from runs r join unnest(%s::bigint[], %s::bigint[]) u (n, claim) using (n, claim)
+    where r.lease_until is not null order by r.n for no key update of r)
+  update runs r set lease_until = clock_timestamp() + %s * interval '1 s' from mine where r.n = mine.n returning r.n"""
+
+
+def lease_seconds() -> float:
+    """Return how long a run is held without a renewal: PLAIT_LEASE_SECONDS, or 20."""
+    try:
+        return max(1.0, float(os.environ.get("PLAIT_LEASE_SECONDS") or 20.0))
+    except ValueError:
+        return 20.0
+
+
+def boot_time() -> float:
+    """Return a clock that also goes on while the machine is suspended, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class TakenOver(JournalError):
+    """Another process has claimed the run and continues it."""
+
+
+class Claim:
+    """The right to perform a run, and with it its child runs. `root` is the number of its row."""
+
+    def __init__(self, root: int, number: int, began: float, seconds: float, *, is_taken: bool = False) -> None:
+        self.root, self.number = root, number
+        self.is_taken = is_taken
+        """The run comes from a queue."""
+        self.deadline = began + seconds - MARGIN
+        self.is_lost = False
+
+    def is_sure(self) -> bool:
+        """Return whether nobody else can have claimed the run."""
+        return not self.is_lost and boot_time() < self.deadline
+
+
+class LeaseKeeper:
+    """Renews the claims of this process to the runs of one database."""
+
+    def __init__(self, conninfo: str, seconds: float) -> None:
+        self.seconds = seconds
+        self.wants_back = False
+        """The worker drains: its runs are to be handed back before their next work."""
+        self._conninfo = conninfo
+        self._claims: weakref.WeakValueDictionary[int, Claim] = weakref.WeakValueDictionary()
+        """Those of this process, by the number of their run."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def keep(self, claim: Claim) -> Claim:
+        """Renew a claim from now on, as long as it is used."""
+        with self._lock:
+            if self._pid != os.getpid():  # the runs of the process that forked this one are not its own
+                self._claims, self._pid = weakref.WeakValueDictionary(), os.getpid()
+            self._claims[claim.root] = claim
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._serve, name="plait-leases", daemon=True)
+                self._thread.start()
+        return claim
+
+    def let_go(self, claim: Claim) -> None:
+        """Renew a claim no more: its run has ended."""
+        with self._lock:
+            if self._claims.get(claim.root) is claim:
+                del self._claims[claim.root]
+
+    def find(self, root: int) -> Claim | None:
+        """Return this process's claim to the run with a number and to its child runs."""
+        found = self._claims.get(root) if self._pid == os.getpid() else None
+        return found if found is not None and not found.is_lost else None
+
+    def _serve(self) -> None:
+        connection: psycopg.Connection[tuple[int]] | None = None
+        while True:
+            time.sleep(self.seconds / 4)
+            with self._lock:
+                claims = [each for each in self._claims.values() if not each.is_lost]
+                if not claims:
+                    self._thread = None
+                    break
+            try:
+                if connection is None:
+                    connection = psycopg.connect(self._conninfo, autocommit=True)
+                began = boot_time()
+                asked = [each.root for each in claims], [each.number for each in claims], self.seconds
+                renewed = {n for (n,) in connection.execute(_RENEW, asked)}
+                for each in claims:
+                    if each.root in renewed:
+                        each.deadline = began + self.seconds - MARGIN
+                    else:
+                        each.is_lost = True
+            except Exception:  # whatever it is, the deadline decides, and the next round tries again
+                with suppress(Exception):
+                    if connection is not None:
+                        connection.close()
+                connection = None
+            del claims
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,261 @@
+"""Reads of the index of runs in PostgreSQL: found, listed, and their conversations."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from typing import Any
+
+from msgspec import structs
+from psycopg.rows import dict_row
+
+from plait.core import Attachment
+from plait.core.attachments import with_names
+from plait.core.errors import JournalError
+from plait.journal import codec
+from plait.journal.claims import no_runs, several_runs, unknown_run
+from plait.journal.owner import life_of
+from plait.journal.postgres.database import Connection
+from plait.journal.postgres.log import clean_text
+from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
+from plait.journal.run_query import RunQuery
+from plait.journal.store import KeptRecord
+
+_GRADED = "from kept k where r.label <> '' and k.kind = 'result' and k.key = r.label and k.run = r.id"
+_WITH_GRADE = """r.id in (select run from kept where kind = 'result' and key = r.label
+  and data::json -> 'grade' ->> 'mark' = %(grade)s)"""
+RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, r.crc, r.rows, r.question, r.loop,
+  r.parent, r.fork_at, r.session, r.root, t.claim, t.lease_until,
+  coalesce(t.lease_until < clock_timestamp(), true) as is_over,
+  greatest(r.updated, coalesce((select at from events e where e.run = r.n order by seq desc limit 1), 0)) as updated,
+  (select (k.data::json -> 'grade')::text {_GRADED}) as grade"""
+FROM = "from runs r join runs t on t.n = coalesce(r.root, r.n)"
+"""A run and the one at the top of its tree, which holds the lease."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def check_run(row: dict[str, Any], place: str) -> int:
+    """Return the check sum of what a run began with. Raises `JournalError` if the run's own row is damaged."""
+    begun = crc_of_begun([row[name] for name in ("id", "question", "loop", "parent", "fork_at", "head", "session")])
+    if crc_of_state(begun, row["status"], "", row["rows"], row["outcome"], row["totals"]) != row["crc"]:
+        raise damaged_rows(place, row["id"], "its own row in the table of runs is damaged")
+    return begun
+
+
+def read_run(row: dict[str, Any]) -> RunRow:
+    """Return a run as listed. The status is "interrupted" if its process died, or its lease ended."""
+    status = row["status"]
+    if status == "running" and (not row["owner"] or row["is_over"] or life_of(row["owner"]) == "dead"):
+        status = "interrupted"
+    outcome, grade = row["outcome"], row["grade"]
+    return RunRow(
+        codec.decode_head(row["head"]),
+        status,
+        codec.decode_plain(outcome) if outcome else None,
+        codec.decode_plain(row["totals"]),
+        read_time(row["started"]),
+        read_time(row["updated"]),
+        row["owner"],
+        codec.decode_plain(grade) if grade else None,
+        row["n"],
+    )
+
+
+async def fetch(connection: Connection, query: str, values: Any = ()) -> list[dict[str, Any]]:
+    """Return rows as dictionaries."""
+    cursor = connection.cursor(row_factory=dict_row)
+    return await (await cursor.execute(query, values)).fetchall()
+
+
+async def list_runs(connection: Connection, query: RunQuery) -> list[RunRow]:
+    """Return the runs that match, the newest first. See `RunQuery`."""
+    where, values = _conditions(query)
+    is_going_on = query.status in ("running", "interrupted")  # which of both, only the whole row tells
+    limit = None if is_going_on or query.limit < 0 else query.limit
+    # Chosen first and joined then: long columns of runs that are not shown are not read.
+    chosen = f"select r.n {FROM} where {where} order by r.n desc limit %(most)s"
+    question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by r.n desc"
+    found = [read_run(row) for row in await fetch(connection, question, {**values, "most": limit})]
+    if is_going_on:
+        found = [row for row in found if row.status == query.status]
+    return found[: query.limit] if query.limit >= 0 else found
+
+
+async def list_totals(connection: Connection, query: RunQuery) -> list[RunTotals]:
+    """Return what the runs that match used. See `Store.list_totals`."""
+    if query.status in ("running", "interrupted"):
+        query = structs.replace(query, numbers=tuple(row.n for row in await list_runs(connection, query)) or (0,))
+    where, values = _conditions(query)
+    columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
+    question = f"select {columns} {FROM} where {where} order by r.n desc limit %(most)s"
+    values["most"] = query.limit if query.limit >= 0 else None
+    return [
+        RunTotals(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_plain(totals))
+        for run, label, user, agent, tags, fork_at, at, totals in await (
+            await connection.execute(question, values)
+        ).fetchall()
+    ]
+
+
+def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
+    """Return the condition on runs `r` that match, and its values; running runs for interrupted ones."""
+    conditions: dict[str, tuple[str, Any]] = {
+        "before": ("r.n < %(before)s", query.before),
+        "status": ("r.status = %(status)s", "running" if query.status == "interrupted" else query.status),
+        "loop": ("r.loop = %(loop)s", query.loop),
+        "session": ("r.session <> '' and r.session = %(session)s", query.session),
+        "label": ("r.label <> '' and starts_with(r.label, %(label)s)", query.label),
+        "user": ("r.for_user <> '' and r.for_user = %(user)s", query.user),
+        "grade": (_WITH_GRADE, query.grade),
+        "model": ("r.models @> array[%(model)s::text]", query.model),
+        "parent": ("r.parent <> '' and r.parent = %(parent)s", query.parent),
+        # A child begins after its parent: no circles.
+        "caller": ("r.caller <> '' and r.caller = %(caller)s and r.n > (select n from runs where id = %(caller)s)",
+                   query.caller),
+        "labels": ("r.label = any (%(labels)s)", list(query.labels)),
+        "numbers": ("r.n = any (%(numbers)s)", list(query.numbers)),
+        "tags": ("r.tags @> %(tags)s::text[]", list(query.tags)),
+    }  # fmt: skip
+    bounds = {
+        "since": ("r.started >= %(since)s", query.since),
+        "until": ("r.started < %(until)s", query.until),
+        "min_cost": ("r.cost >= %(min_cost)s", query.min_cost),
+        "max_cost": ("r.cost <= %(max_cost)s", query.max_cost),
+    }
+    where = {name: (text, clean_value(value)) for name, (text, value) in conditions.items() if value}
+    where |= {name: (text, value) for name, (text, value) in bounds.items() if value is not None}
+    for n, word in enumerate(query.words.casefold().split()):
+        where[f"word{n}"] = (f"strpos(r.words, %(word{n})s) > 0", clean_value(word))
+    if query.agent:
+        # The labels of served runs are serve:OWNER:AGENT:KEY.
+        served = f"^serve:[^:]*:{re.escape(_NO_NAME.sub('/', query.agent))}:"
+        where["agent"] = ("(r.agent = %(agent)s or (r.label <> '' and r.label ~ %(served)s))", clean_value(query.agent))
+        where["served"] = ("true", clean_value(served))
+    texts = [f"({text})" for text, _ in where.values()]
+    if not (query.children or query.caller or query.numbers):
+        texts.append("r.caller = ''")
+    if query.is_tainted:
+        texts.append("r.is_tainted")
+    if query.is_open:
+        texts.append("(r.outcome is null or r.has_doubts)")
+    return " and ".join(texts) or "true", {name: value for name, (_, value) in where.items()}
+
+
+def clean_value(value: Any) -> Any:
+    """Return a text, or the texts in a list, as PostgreSQL can hold them."""
+    if isinstance(value, list):
+        return [clean_value(each) for each in value]
+    return clean_text(value) if isinstance(value, str) else value
+
+
+async def find_run(connection: Connection, prefix: str, place: str) -> dict[str, Any]:
+    """Return the row of the run whose id is `prefix`, or of the only one that begins with it. "last": the newest that
+    is no child run."""
+    prefix = clean_text(prefix)
+    if prefix == "last":
+        found = await fetch(connection, f"select {RUN} {FROM} where r.caller = '' order by r.n desc limit 1")
+        if not found:
+            raise no_runs()
+    else:
+        found = await fetch(connection, f"select {RUN} {FROM} where r.id = %s", [prefix])
+        if not found and prefix:
+            question = f"select {RUN} {FROM} where r.id > %s and r.id < %s order by r.id limit 5"
+            found = await fetch(connection, question, [prefix, prefix + "\U0010ffff"])
+    if len(found) == 1:
+        check_run(found[0], place)
+        return found[0]
+    if found:
+        raise several_runs(prefix, [row["id"] for row in found])
+    raise unknown_run(
+        prefix, [row["id"] for row in await fetch(connection, "select id from runs order by n desc limit 1000")]
+    )
+
+
+async def list_values(connection: Connection) -> dict[str, list[str]]:
+    """Return the names of all loops, sessions and models of runs."""
+    queries = {
+        "loops": "select distinct loop from runs",
+        "sessions": "select distinct session from runs where session <> ''",
+        "models": "select distinct unnest(models) from runs",
+    }
+    values = {}
+    for name, query in queries.items():
+        values[name] = sorted(value for (value,) in await (await connection.execute(query)).fetchall() if value)
+    return values
+
+
+async def list_turns(connection: Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
+    """Return the last `limit` turns of a conversation, in order. See `Store.list_turns`."""
+    last = None if before is None else await _origin(connection, before)
+    found = await fetch(
+        connection,
+        """select id, question, head, outcome, started, row_number() over (order by n) as number from runs
+        where session <> '' and session = %s and parent = '' and (%s::bigint is null or n < %s)
+        order by n desc limit %s""",
+        [clean_text(session), last, last, limit],
+    )
+    turns: list[SessionTurn] = []
+    for row in reversed(found):
+        files = codec.decode_head(row["head"]).attachments
+        answer = codec.decode_plain(row["outcome"]).get("answer") if row["outcome"] else None
+        said = answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
+        asked = with_names(row["question"], files)
+        turns.append(SessionTurn(row["number"], row["id"], asked, said, read_time(row["started"]), attachments=files))
+    return turns
+
+
+async def _origin(connection: Connection, run: str) -> int | None:
+    """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
+    number: int | None = None
+    while run:
+        found = await fetch(connection, "select n, parent from runs where id = %s", [clean_text(run)])
+        if not found or (number is not None and found[0]["n"] >= number):  # a run is forked from an earlier one
+            break
+        number, run = found[0]["n"], found[0]["parent"]
+    return number
+
+
+async def list_sessions(connection: Connection, limit: int) -> list[SessionRow]:
+    """Return the conversations, the most recently used first. See `Store.list_sessions`."""
+    found = await fetch(
+        connection,
+        """select l.session, l.turns, r.question, r.started from (select session, count(*) as turns, max(n) as n
+        from runs where session <> '' and parent = '' group by session) l join runs r using (n)
+        order by n desc limit %s""",
+        [limit if limit >= 0 else None],
+    )
+    return [SessionRow(each["session"], each["turns"], each["question"], read_time(each["started"])) for each in found]
+
+
+async def list_kept(connection: Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
+    """Return what is kept of a kind, under these keys or all, in the order of writing."""
+    which, values = ("", [kind]) if keys is None else (" and key = any (%s)", [kind, clean_value(list(keys))])
+    found = await fetch(connection, f"select key, run, at, data from kept where kind = %s{which} order by id", values)
+    return [KeptRecord(each["key"], each["run"], read_time(each["at"]), each["data"].encode()) for each in found]
+
+
+async def read_contents(connection: Connection, wanted: dict[str, Attachment], place: str) -> dict[str, bytes]:
+    """Return the bytes of attached files. Raises JournalError when one is missing or damaged."""
+    found = await fetch(connection, "select digest, body from contents where digest = any (%s)", [list(wanted)])
+    stored = {each["digest"]: each["body"] for each in found}
+    for digest, attachment in wanted.items():
+        body = stored.get(digest)
+        # A text may differ from its digest, because secrets in it are replaced.
+        if body is None or (attachment.kind != "text" and hashlib.sha256(body).hexdigest() != digest):
+            what = "is not in" if body is None else "is damaged in"
+            hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
+            raise JournalError(f"The attached file {attachment} {what} the journal {place}.", hint=hint)
+    return stored
+
+
+async def descendants(connection: Connection, run: str) -> list[dict[str, Any]]:
+    """Return the numbers and ids of the child runs of a run, and of theirs."""
+    return await fetch(
+        connection,
+        """with recursive below as (select n, id from runs where caller <> '' and caller = %s
+          union select r.n, r.id from runs r join below b on r.caller = b.id and r.caller <> '' and r.n > b.n)
+        select n, id from below""",
+        [run],
+    )

@@ -1,0 +1,558 @@
+"""The journal in a PostgreSQL database, for any number of processes and machines.
+
+What the tables look like stands in `schema.py` and docs/postgres.md; what a row means in `records.py`. A run is held by
+a claim with a number and a lease (`leases.py`): nobody else can write to it, whatever became of its former holder.
+Child runs belong to the claim of the run at the top."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from plait.core import Attachment
+from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.secrets import Scrubber
+from plait.journal import codec, redaction
+from plait.journal.claims import mark_lost, require_claimable
+from plait.journal.owner import life_of
+from plait.journal.postgres import queries, queue, schema
+from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.log import (
+    ENDING,
+    FENCE,
+    INSERT_ROWS,
+    PostgresLog,
+    clean_text,
+    columns_of,
+    describe_ending,
+    words_of,
+)
+from plait.journal.records import Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.row_codec import (
+    KEEP_AT_MOST,
+    BegunRun,
+    Bodies,
+    RowReader,
+    RowWriter,
+    crc_of_state,
+    damaged_rows,
+    describe_run,
+    read_time,
+)
+from plait.journal.run_query import ALL, RunQuery
+from plait.journal.store import ENDED, CarriedRun, KeptRecord, QueuedRun, QueueLimits, RecordAndBody, StoreInfo
+
+_BEGUN = (*BegunRun._fields[:9], "for_user", *BegunRun._fields[10:])
+"""The columns of a run that never change: `user` is a word of SQL."""
+_BEGIN = f"""{{fence}} new as (insert into runs ({", ".join(_BEGUN)}, models, words, status, started, updated, crc,
+    owner, root, claim, lease_until) select {", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s,
+    'running', %(started)s, %(started)s, %(state)s, %(owner)s, %(root)s, %(claim)s, {{lease}}
+    on conflict (id) do nothing returning n),
+  written as ({INSERT_ROWS.format(run="new.n", source="new")}),
+  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
+    on conflict do nothing)
+  select n from new"""
+_LEASE = "clock_timestamp() + %(lease)s * interval '1 s'"
+BEGIN = _BEGIN.format(fence="with", lease=_LEASE)
+BEGIN_CHILD = _BEGIN.format(fence=f"with fence as materialized ({FENCE}),", lease="null from fence")
+START = f"""with fence as materialized (select n from runs where n = %(root)s and claim = %(claim)s for no key update),
+  new as (update runs set ({", ".join(_BEGUN)}, models, words, status, started, updated, crc, owner, lease_until) =
+    ({", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s, 'running', %(started)s, %(started)s,
+    %(state)s, %(owner)s, {_LEASE}) where n in (select n from fence) returning n),
+  written as ({INSERT_ROWS.format(run="new.n", source="new")}),
+  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
+    on conflict do nothing)
+  select n from new"""
+"""Begins a run that was taken from a queue."""
+SUBMIT = (
+    _BEGIN.format(fence="with", lease="null")
+    .replace("'running'", "'queued'")
+    .replace("\n  select n from new", f"{queue.PUT}\n  select n from new")
+)
+_CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
+  crc = %(crc)s"""
+_ROWS = """select seq, at, kind, data, base, head, tail, packed, body, crc from events where run = %s and seq > %s
+  order by seq limit %s"""
+_UNFINISHED = f"status not in ({', '.join(f'{each!r}' for each in sorted(ENDED))})"
+_RESTORED = (
+    "After this run was last written, the database came back from a backup, or another server took its place: what the "
+    "run did last may not be on its record."
+)
+ANY_NUMBER = QueueLimits()
+_PIECE = 200
+"""Rows that are read at once when a run is read piece by piece."""
+
+
+class PostgresStore:
+    """A `Store` in a PostgreSQL database. Making one opens nothing; the tables are made by the first use.
+
+    `address` is a connection string of libpq. `patience`: for how many seconds a database that is away is waited for,
+    PLAIT_BUSY_SECONDS (30) by default. `lease`: seconds that a run is held without a renewal, PLAIT_LEASE_SECONDS (20)
+    by default."""
+
+    _shared: ClassVar[dict[tuple[str, int], PostgresStore]] = {}
+
+    def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
+        self._database = Database(address, patience)
+        self._leases = LeaseKeeper(self._database.conninfo, lease_seconds() if lease is None else lease)
+        self._clock: Callable[[], float] = self._database.now
+        self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
+        """The logs of this process by run: one that was left behind here may be claimed here."""
+        self._taken: dict[str, Claim] = {}
+        """The claims to runs that were taken from a queue and have not begun."""
+
+    @classmethod
+    def at(cls, address: str) -> PostgresStore:
+        """Return the process's one store at an address, which may be its `place`."""
+        pid = os.getpid()
+        if (found := cls._shared.get((address, pid))) is None:
+            made = cls(address)
+            found = cls._shared.setdefault((made.place, pid), made)
+            cls._shared[address, pid] = found
+        return found
+
+    @property
+    def place(self) -> str:
+        return self._database.place
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    # -- the record of a run
+
+    async def begin(
+        self,
+        head: RunHead,
+        owner: str,
+        records: Sequence[RecordAndBody] = (),
+        *,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> PostgresLog:
+        scrubber = redaction.scrubber(secrets)
+        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
+        stored = {each.digest: scrubber(data) if each.kind == "text" else data for each, data in files}
+        parent = self._going.get(head.caller.run) if head.caller is not None else None
+        above = parent.claim if parent is not None and not parent.has_ended else None
+        taken = self._taken.pop(head.run, None)
+        started = self._clock()
+        begun, values = _describe(head, scrubber)
+        rows = RowWriter(scrubber, self._clock, begun.crc)
+        values |= columns_of(rows.make_rows(records)) | {
+            "started": started,
+            "owner": owner,
+            "lease": self._leases.seconds,
+        }
+        values |= {"state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
+        held = above or taken
+        values |= {"root": held.root if held else None, "claim": held.number if held else 1}
+        values |= {"digests": list(stored), "contents": list(stored.values())}
+        tries, began = 0, boot_time()
+
+        async def work(connection: Connection) -> int:
+            nonlocal tries
+            tries += 1
+            statement = BEGIN_CHILD if above else START if taken else BEGIN
+            found = await (await connection.execute(statement, values)).fetchone()
+            if found is None and tries > 1:  # an answer was lost: it may be there already
+                question = "select n from runs where id = %(id)s and owner = %(owner)s and crc = %(state)s"
+                found = await (await connection.execute(question, values)).fetchone()
+            if found is None:
+                if held is not None and not await self._holds(connection, held):
+                    whose = "its parent" if above else "it"
+                    raise JournalError(f"Run {head.run} can't begin: another process has taken over {whose}.")
+                hint = "Give the new run another id."
+                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
+            return int(found[0])
+
+        n = await self._database.do(work, seconds=WRITE_SECONDS)
+        claim = held or self._leases.keep(Claim(n, 1, began, self._leases.seconds))
+        return self._watch(claim, begun.id, begun.question, n, rows)
+
+    async def _holds(self, connection: Connection, claim: Claim) -> bool:
+        question = "select 1 from runs where n = %s and claim = %s"
+        return await (await connection.execute(question, (claim.root, claim.number))).fetchone() is not None
+
+    def _watch(self, claim: Claim, run: str, question: str, n: int, rows: RowWriter) -> PostgresLog:
+        log = PostgresLog(self._database, self._leases, claim, run, n, rows, self._clock, question)
+        self._going[run] = log
+        return log
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        force: bool = False,
+        secrets: Iterable[str] = (),
+        rows: int | None = None,
+        records: Sequence[RecordAndBody] = (),
+    ) -> PostgresLog:
+        scrubber = redaction.scrubber(secrets)
+        while True:
+            found = await self._find(run)
+            is_taken = self._taken.pop(found["id"], None) is not None
+            restored = Bodies()
+            seq = 0
+            async for _ in self._iter_rows(found, restored):  # they are whole
+                seq += 1
+            if rows is not None and rows != seq:
+                hint = "Read it again, then go on with it."
+                raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
+            above = self._leases.find(found["root"]) if found["root"] is not None else None
+            self._require_claimable(found, above, force)
+            log = await self._try_claim(found, seq, above, owner, scrubber, restored, records, is_taken)
+            if log is not None:
+                return log
+
+    def _require_claimable(self, found: dict[str, Any], above: Claim | None, force: bool) -> None:
+        row, going = queries.read_run(found), self._going.get(found["id"])
+        is_going = going is not None and not going.has_ended and not going.claim.is_lost
+        if found["root"] is not None and above is None:
+            hint = "Resume the run at the top, which continues with its child runs."
+            raise JournalError(
+                f"Run {found['id']} is a child of run {row.head.caller and row.head.caller.run}.", hint=hint
+            )
+        is_free = above is not None or found["is_over"]  # the claim number keeps everybody else out
+        require_claimable(row, "dead" if is_free and not is_going else life_of(row.owner), is_going, force)
+
+    async def _try_claim(
+        self,
+        found: dict[str, Any],
+        seq: int,
+        above: Claim | None,
+        owner: str,
+        scrubber: Scrubber,
+        restored: Bodies,
+        records: Sequence[RecordAndBody],
+        is_taken: bool,
+    ) -> PostgresLog | None:
+        """Claim a run of which `seq` rows were read; None if it was claimed or written since."""
+        n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
+        number = above.number if above else found["claim"] + 1
+        rows = RowWriter(scrubber, self._clock, begun, seq, restored.last)
+        values = {
+            "n": n,
+            "run": n,
+            "owner": owner,
+            "now": self._clock(),
+            "claim": number,
+            "lease": self._leases.seconds,
+        }
+        values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
+        fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
+        hold = "" if above else f", claim = %(claim)s, lease_until = {_LEASE}"
+
+        async def work(connection: Connection) -> bool:
+            async with connection.transaction():
+                # Two statements: the second one sees what was written by whoever held the lock before.
+                root = (above.root, above.number) if above else (n, found["claim"])
+                if await (await connection.execute(fence, root)).fetchone() is None:
+                    return False
+                (count,) = await (
+                    await connection.execute("select coalesce(max(seq), -1) + 1 from events where run = %s", (n,))
+                ).fetchone() or (0,)
+                if count != seq:
+                    return False
+                marks = await self._database.marks(connection)
+                lost = _RESTORED if found["updated"] < float(marks.get("restored", 0)) else ""
+                values.update(columns_of(rows.make_rows(mark_lost(records, lost))))
+                await connection.execute(f"{_CLAIM}{hold} where n = %(n)s", values)
+                await connection.execute(INSERT_ROWS.format(run="%(run)s", source="(select 1) s"), values)
+                return True
+
+        if not await self._database.do(work, seconds=WRITE_SECONDS, retry=False):
+            return None
+        claim = above or self._leases.keep(Claim(n, number, began, self._leases.seconds, is_taken=is_taken))
+        return self._watch(claim, found["id"], found["question"], n, rows)
+
+    async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
+        found = await self._find(run, check=bodies)
+        if bodies:
+            rows = [row async for row in self._iter_rows(found, Bodies(KEEP_AT_MOST), size=None)]
+            return [row for row in rows if row.seq > after and (until is None or row.seq <= until)]
+        question = "select seq, at, data from events where run = %s and seq > %s and seq <= %s order by seq"
+        values = (found["n"], after, (1 << 31) - 1 if until is None else until)
+        new = await self._database.do(lambda connection: queries.fetch(connection, question, values))
+        return [Row(each["seq"], read_time(each["at"]), codec.decode_record(each["data"])) for each in new]
+
+    async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
+        async for row in self._iter_rows(await self._find(run), Bodies()):
+            yield row
+
+    async def _iter_rows(
+        self, found: dict[str, Any], restored: Bodies, size: int | None = _PIECE
+    ) -> AsyncGenerator[Row, None]:
+        """Yield the rows of a run, checked. No transaction stays open between two pieces."""
+        reader, last = RowReader(queries.check_run(found, self.place), restored), -1
+        while True:
+
+            async def work(connection: Connection, after: int = last) -> list[tuple[Any, ...]]:
+                return await (await connection.execute(_ROWS, (found["n"], after, size))).fetchall()
+
+            piece = await self._database.do(work)
+            for columns in piece:
+                last = columns[0]
+                if (row := reader.read(columns)) is not None:
+                    yield row
+            if size is None or len(piece) < size:
+                break
+        # Rows that came since `found` was read do no harm: then it goes on, or they are counted.
+        if wrong := reader.end(found["rows"]):
+            raise damaged_rows(self.place, found["id"], wrong)
+
+    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
+        wanted = {each.digest: each for each in attachments}
+        if not wanted:
+            return {}
+        return await self._database.do(lambda connection: queries.read_contents(connection, wanted, self.place))
+
+    # -- the index of all runs
+
+    async def _find(self, prefix: str, *, check: bool = True) -> dict[str, Any]:
+        return await self._database.do(lambda connection: queries.find_run(connection, prefix, self.place))
+
+    async def find_run(self, prefix: str) -> RunRow:
+        return queries.read_run(await self._find(prefix))
+
+    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
+        return await self._database.do(lambda connection: queries.list_runs(connection, query))
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        return await self._database.do(lambda connection: queries.list_totals(connection, query))
+
+    async def list_values(self) -> dict[str, list[str]]:
+        return await self._database.do(queries.list_values)
+
+    async def list_turns(
+        self, session: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[SessionTurn]:
+        return await self._database.do(lambda connection: queries.list_turns(connection, session, before, limit))
+
+    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+        return await self._database.do(lambda connection: queries.list_sessions(connection, limit))
+
+    async def delete(self, runs: Iterable[str]) -> None:
+        wanted = list(runs)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                for run in wanted:
+                    found = await queries.find_run(connection, run, self.place)
+                    await connection.execute("select 1 from runs where n = %s for update", (found["n"],))
+                    if queries.read_run(found).status == "running":
+                        hint = "Stop it first, then delete it."
+                        raise JournalError(f"Run {found['id']} is still going on.", hint=hint)
+                    family = [found, *await queries.descendants(connection, found["id"])]
+                    numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
+                    heads = await queries.fetch(connection, "select head from runs where n = any (%s)", [numbers])
+                    files = {file.digest for each in heads for file in codec.decode_head(each["head"]).files}
+                    for table, column in (("events", "run"), ("late_results", "run"), ("runs", "n")):
+                        await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
+                    await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
+                    for digest in files:  # unless another run has it too
+                        unused = "not exists (select 1 from runs where strpos(head, %s) > 0)"
+                        await connection.execute(
+                            f"delete from contents where digest = %s and {unused}", (digest, digest)
+                        )
+
+        await self._database.do(work)
+
+    async def compact(self) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute("vacuum (analyze) runs, events, late_results, kept, contents")
+
+        await self._database.do(work, seconds=3600)
+
+    async def add(self, runs: Sequence[CarriedRun]) -> bool:
+        heads = [codec.decode_head(each.head) for each in runs]
+
+        async def work(connection: Connection) -> bool:
+            async with connection.transaction():
+                for each, head in zip(runs, heads, strict=True):
+                    question = "select started, updated from runs where id = %s"
+                    found = await (await connection.execute(question, (head.run,))).fetchone()
+                    if found is None:
+                        await self._add(connection, each, head)
+                    elif found != (each.started, each.updated):
+                        raise _Differs
+            return True
+
+        try:
+            return await self._database.do(work, seconds=3600)
+        except _Differs:
+            return False
+
+    async def _add(self, connection: Connection, carried: CarriedRun, head: RunHead) -> None:
+        begun, values = _describe(head, redaction.scrubber(()))
+        times = iter([at for at, *_ in carried.rows])
+        rows = RowWriter(redaction.scrubber(()), lambda: next(times), begun.crc)
+        made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
+        made_ending = rows.make_ending(carried.status, carried.outcome, carried.totals)
+        values |= columns_of(made) | {"started": carried.started, "owner": "", "lease": 0, "root": None, "claim": 1}
+        values |= {
+            "digests": list(carried.contents),
+            "contents": list(carried.contents.values()),
+            "state": made_ending[-1],
+        }
+        (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
+        ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
+        await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+
+    # -- the queue
+
+    async def submit(
+        self,
+        head: RunHead,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        scrubber = redaction.scrubber(secrets)
+        begun, values = _describe(head, scrubber)
+        texts = {each.digest for each in head.files if each.kind == "text"}
+        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
+        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
+        values |= {"owner": "", "root": None, "claim": 0, "digests": list(stored), "contents": list(stored.values())}
+        values["state"] = crc_of_state(begun.crc, "queued", "", None, None, "{}")
+        tries = 0
+
+        async def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            if await (await connection.execute(SUBMIT, values)).fetchone() is None and tries == 1:
+                hint = "Give the new run another id."
+                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
+
+        await self._database.do(work, seconds=WRITE_SECONDS)
+
+    async def take(
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
+    ) -> list[RunRow]:
+        began, seconds = boot_time(), self._leases.seconds
+
+        async def work(connection: Connection) -> list[dict[str, Any]]:
+            claims = await queue.take(connection, queue_name, agents, owner, count, seconds, limits)
+            found = await queries.fetch(
+                connection, f"select {queries.RUN} {queries.FROM} where r.n = any (%s) order by r.n", [list(claims)]
+            )
+            for each in found:
+                claim = Claim(each["n"], claims[each["n"]], began, seconds, is_taken=True)
+                self._taken[each["id"]] = self._leases.keep(claim)
+            return found
+
+        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS, retry=False)]
+
+    async def block(self, run: str, version: str, reason: str) -> None:
+        held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
+        if held:
+            self._leases.let_go(held)
+            claim = held
+            await self._database.do(
+                lambda connection: queue.block(connection, claim.root, claim.number, version, reason),
+                seconds=WRITE_SECONDS,
+            )
+
+    async def unblock(self, run: str) -> None:
+        found = await self._find(run)
+        await self._database.do(lambda connection: queue.unblock(connection, found["n"]), seconds=WRITE_SECONDS)
+
+    def call_back(self, wanted: bool = True) -> None:
+        self._leases.wants_back = wanted
+
+    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+        return await self._database.do(lambda connection: queue.list_queue(connection, queue_name))
+
+    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
+        await self._database.wait_for("queue", seconds)
+
+    # -- what is kept about runs
+
+    async def keep(self, kind: str, key: str, run: str, data: bytes, *, replace: bool = True) -> None:
+        values = tuple(queries.clean_value(each) for each in (kind, key, run, self._clock(), data.decode()))
+        changes = "update set run = excluded.run, at = excluded.at, data = excluded.data" if replace else "nothing"
+        new = "insert into kept (kind, key, run, at, data) values (%s, %s, %s, %s, %s)"
+        await self._execute(f"{new} on conflict (kind, key) do {changes}", values)
+
+    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
+        wanted = None if keys is None else list(keys)
+        return await self._database.do(lambda connection: queries.list_kept(connection, kind, wanted))
+
+    async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
+        wanted = [clean_text(key) for key in keys]
+        await self._execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
+        if labels:
+            await self._execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
+
+    async def _execute(self, statement: str, values: Sequence[Any]) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(statement, values)
+
+        await self._database.do(work, seconds=WRITE_SECONDS)
+
+    # -- the whole store
+
+    async def is_holder_gone(self, owner: str) -> bool | None:
+        return {"dead": True, "alive": False}.get(life_of(owner))
+
+    async def check(self) -> list[str]:
+        async def list_ids(connection: Connection) -> list[dict[str, Any]]:
+            return await queries.fetch(connection, "select id from runs order by n")
+
+        wrong = []
+        for each in await self._database.do(list_ids):
+            try:
+                async for _ in self.iter_rows(each["id"]):
+                    pass
+            except UnknownRun:  # deleted meanwhile
+                continue
+            except JournalError as why:
+                wrong.append(why.message)
+        return wrong
+
+    async def info(self) -> StoreInfo:
+        async def work(connection: Connection) -> StoreInfo:
+            sizes = (
+                "pg_total_relation_size('runs') + pg_total_relation_size('events') + pg_total_relation_size('contents')"
+            )
+            question = f"select (select count(*) from runs), (select count(*) from events), {sizes}"
+            runs, rows, size = await (await connection.execute(question)).fetchone() or (0, 0, 0)
+            restored = float((await self._database.marks(connection)).get("restored", 0))
+            return StoreInfo(self.place, schema.VERSION, runs, rows, size, restored)
+
+        return await self._database.do(work)
+
+    async def migrate(self) -> tuple[int, int]:
+        return await self._database.migrate()
+
+    async def mark_restored(self) -> int:
+        async def work(connection: Connection) -> int:
+            await self._database.mark(connection, {"restored": repr(self._clock())})
+            (count,) = await (
+                await connection.execute(f"select count(*) from runs where {_UNFINISHED}")
+            ).fetchone() or (0,)
+            return int(count)
+
+        return await self._database.do(work)
+
+
+class _Differs(Exception):
+    """Another run has the id of one that is carried over."""
+
+
+def _describe(head: RunHead, scrubber: Scrubber) -> tuple[BegunRun, dict[str, Any]]:
+    """Return the columns of a run that begins as PostgreSQL can hold them, and the values of `BEGIN` that they give."""
+    described = describe_run(head, scrubber)._asdict()
+    begun = BegunRun(**{name: queries.clean_value(value) for name, value in described.items()})
+    specs = [str(model.get("spec", "")) for model in head.models.values()]
+    models = codec.decode_plain(scrubber(codec.encode(specs)).decode())
+    values = dict(zip(_BEGUN, begun, strict=True))
+    values |= {"tags": codec.decode_plain(begun.tags), "models": sorted(set(models))}
+    return begun, values | {"words": words_of(begun.question, None)}

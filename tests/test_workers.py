@@ -1,0 +1,302 @@
+"""Workers: runs wait in a queue, are taken once, handed back, and continued elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core.errors import ConfigError
+from plait.journal.owner import owner_of_this_process
+from plait.journal.postgres.store import PostgresStore
+from plait.journal.store import Journal, QueueLimits
+from plait.workers import Worker
+from postgres_server import shared_server
+
+ME = owner_of_this_process()
+HERE = Path(__file__).parent
+
+
+def make_agent(journal: str, **changes: Any) -> plait.Agent[Any, Any]:
+    return plait.Agent(
+        model=plait.Scripted([{"answer": "done"}]), loop="tool_calling", journal=journal, name="a"
+    ).using(**changes)
+
+
+@pytest.fixture
+def address() -> str:
+    return shared_server().new_journal()
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[PostgresStore]:
+    made = PostgresStore.at(address)
+    yield made
+    await made.close()
+
+
+async def work_until(worker: Worker, done: Callable[[], Any]) -> None:
+    """Let a worker work until something holds, for at most 20 seconds."""
+    working = asyncio.ensure_future(worker.work())
+    for _ in range(400):
+        if working.done() or await done():
+            break
+        await asyncio.sleep(0.05)
+    worker.drain()
+    await working
+
+
+async def ids(store: PostgresStore, count: int = 100, queue: str = "default", **limits: Any) -> list[str]:
+    taken = await store.take(queue, {"a": "v1"}, ME, count, QueueLimits(**limits))
+    return [row.head.question for row in taken]
+
+
+# -- taking
+
+
+async def test_runs_are_taken_once_by_priority_and_time(address: str, store: PostgresStore) -> None:
+    agent = make_agent(address)
+    for name, more in (("1", {}), ("2", {"priority": 5}), ("3", {}), ("later", {"at": time.time() + 60})):
+        await agent.asubmit(name, **more)
+    await agent.using(name="other").asubmit("of another agent")
+    await agent.asubmit("elsewhere", queue="slow")
+    assert sorted(await ids(store, 2)) == ["1", "2"]
+    assert await ids(store) == ["3"] and await ids(store) == []
+    assert await ids(store, queue="slow") == ["elsewhere"]
+    waiting = {each.run: each for each in await store.list_queue()}
+    assert sorted(each.status for each in waiting.values()) == ["queued"] * 2 + ["running"] * 4
+
+
+async def test_many_who_take_at_once_never_take_the_same(address: str, store: PostgresStore) -> None:
+    agent = make_agent(address)
+    await asyncio.gather(*(agent.asubmit(str(n)) for n in range(60)))
+    taken = await asyncio.gather(*(ids(store, 5) for _ in range(20)))
+    assert Counter(each for some in taken for each in some) == Counter(str(n) for n in range(60))
+
+
+@pytest.mark.parametrize("limits", [{"runs": 7}, {"of_user": 2}, {"runs": 5, "of_user": 2}])
+async def test_limits_hold_over_all_workers(address: str, store: PostgresStore, limits: dict[str, int]) -> None:
+    agent = make_agent(address)
+    await asyncio.gather(*(agent.asubmit(f"{user} {n}", user=user) for n in range(6) for user in ("ada", "bob", "cid")))
+    await asyncio.gather(*(agent.asubmit(f"nobody {n}") for n in range(4)))
+    taken = await asyncio.gather(*(ids(store, 3, **limits) for _ in range(20)))
+    users = Counter(each.split()[0] for some in taken for each in some)
+    most = limits.get("runs", 10)
+    assert sum(users.values()) == most
+    assert all(count <= limits.get("of_user", 99) for user, count in users.items() if user != "nobody")
+
+
+async def test_turns_of_a_session_begin_one_after_the_other(address: str, store: PostgresStore) -> None:
+    agent = make_agent(address)
+    for n in range(3):
+        await agent.asubmit(f"turn {n}", session="trip")
+    await agent.asubmit("free")
+    assert sorted(await ids(store)) == ["free", "turn 0"]
+    assert await ids(store) == []
+
+
+async def test_the_turns_of_a_session_see_those_before(address: str, store: PostgresStore) -> None:
+    agent = make_agent(address, model=plait.Scripted(lambda think: str(len(think.messages))))
+    for n in range(3):
+        await agent.asubmit(f"turn {n}", session="trip")
+
+    async def done() -> bool:
+        return [row.status for row in await store.list_runs()] == ["answered"] * 3
+
+    await work_until(Worker({"a": agent}, store), done)
+    turns = await store.list_turns("trip")
+    assert [each.question for each in turns] == ["turn 0", "turn 1", "turn 2"]
+    sizes = [int(each.answer or 0) for each in turns]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+# -- performing
+
+
+async def test_a_submitted_run_is_performed_with_its_words_and_files(address: str, store: PostgresStore) -> None:
+    agent = make_agent(address)
+    letter = plait.attach(b"Dear Ada, the code is 4711.", name="letter.txt")
+    about = {"user": "ada", "tags": ["x"], "metadata": {"k": 1}, "label": "mine"}
+    run = await agent.asubmit(["What is in it?", letter], **about)
+    queued = await store.find_run(run)
+    assert queued.status == "queued" and queued.head.agent == "a"
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": agent}, store), done)
+    row = await store.find_run(run)
+    assert row.status == "answered" and row.head.user == "ada" and row.head.tags == ("x",)
+    assert row.head.metadata == {"k": 1} and row.head.label == "mine" and await store.list_queue() == []
+    sent = [row.body for row in await store.read_rows(run) if row.body]
+    assert b"4711" in sent[0]
+    assert agent.replay(run).whole
+
+
+async def test_a_run_that_this_version_cannot_perform_is_left_with_the_reason(
+    address: str, store: PostgresStore
+) -> None:
+    broken = make_agent(address, model="openai:no-such-model")
+    run = await make_agent(address).asubmit("q")
+    worker = Worker({"a": broken}, store)
+
+    async def blocked() -> bool:
+        return any(each.reason for each in await store.list_queue())
+
+    await work_until(worker, blocked)
+    (left,) = await store.list_queue()
+    assert left.run == run and left.status == "queued" and "OPENAI_API_KEY" in left.reason and left.tries == 1
+
+    async def nothing() -> bool:
+        await asyncio.sleep(1.5)
+        return True
+
+    await work_until(Worker({"a": broken}, store), nothing)
+    assert (await store.list_queue())[0].tries == 1  # the same version does not take it again
+    await store.unblock(run)
+    await work_until(Worker({"a": broken}, store), blocked)
+    assert (await store.list_queue())[0].tries == 1
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": make_agent(address)}, store), done)
+    assert (await store.find_run(run)).status == "answered"
+
+
+async def test_what_cannot_be_queued_is_said(address: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="without a name"):
+        await make_agent(address).using(name="").asubmit("q")
+    with pytest.raises(ConfigError, match="is a file, and has no queue"):
+        await make_agent(address).using(journal=tmp_path / "j.db").asubmit("q")
+
+
+async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(address: str, store: PostgresStore) -> None:
+    paid: list[int] = []
+    first = asyncio.Event()
+
+    @plait.tool
+    async def pay(n: int) -> str:
+        first.set()
+        await asyncio.sleep(0.2)
+        paid.append(n)
+        return "paid"
+
+    replies = [{"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(4)]
+    agent = make_agent(address, tools=[pay], model=plait.Scripted([*replies, {"answer": "done"}]))
+    run = await agent.asubmit("q")
+    worker = Worker({"a": agent}, store)
+    working = asyncio.ensure_future(worker.work())
+    await first.wait()
+    worker.drain()
+    await working
+    row = await store.find_run(run)
+    assert row.status == "queued" and row.owner == "" and paid == [0]  # the call that had begun is on the record
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": agent}, store), done)
+    assert paid == [0, 1, 2, 3] and (await store.find_run(run)).status == "answered"
+    assert agent.replay(run).whole
+
+
+# -- with real processes
+
+
+class Fleet:
+    """Workers in processes of their own, and a ledger of what they did."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.ledger = folder / "ledger"
+        self.environment = {
+            **os.environ,
+            "LEDGER": str(self.ledger),
+            "PLAIT_JOURNAL": address,
+            "PLAIT_LEASE_SECONDS": "1",
+            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "plait", "worker", "-a", "worker_agents:agent", "--concurrency", "4"]
+        log = (self.folder / "log").open("ab")
+        with log:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env={**self.environment, **environment}, stdout=log, stderr=log
+            )
+        self.processes.append(process)
+        return process
+
+    def read_ledger(self) -> list[tuple[str, int]]:
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        return [(line.split()[0], int(line.split()[1])) for line in lines]
+
+    def stop(self) -> None:
+        for each in self.processes:
+            each.kill()
+            each.wait()
+
+
+async def until(holds: Callable[[], Any], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not await holds():
+        assert time.monotonic() < end, "it did not come true in time"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_another_worker_continues_a_run_and_repeats_no_effect(
+    address: str, store: PostgresStore, tmp_path: Path, how: str
+) -> None:
+    fleet = Fleet(tmp_path, address)
+    agent = make_agent(address, name="payer")
+    runs = [await agent.asubmit(f"q{n}") for n in range(2)]
+    freeze = {"FREEZE_AT": "1"} if how == "frozen" else {}
+    try:
+        first = fleet.start(PAY_SECONDS="0.3", **freeze)
+        if how == "frozen":
+
+            async def is_frozen() -> bool:
+                return (tmp_path / "frozen").exists()
+
+            await until(is_frozen)
+        else:
+
+            async def has_paid() -> bool:
+                return len(fleet.read_ledger()) >= 2
+
+            await until(has_paid)
+            first.send_signal(signal.SIGKILL)
+        fleet.start()
+
+        async def all_ended() -> bool:
+            return all(row.status == "answered" for row in await store.list_runs())
+
+        await until(all_ended)
+        if how == "frozen":
+            first.send_signal(signal.SIGCONT)
+            await asyncio.sleep(1.5)
+        first.send_signal(signal.SIGTERM)
+    finally:
+        fleet.stop()
+    counts = Counter(fleet.read_ledger())
+    assert max(counts.values()) == 1, (tmp_path / "log").read_text()
+    for run in runs:
+        timeline = await asyncio.to_thread(Journal(store=store).timeline, run)
+        calls = {each.call.input["n"]: each.observation for each in timeline.tool_calls}
+        done = {n for n in range(3) if (run, n) in counts}
+        doubts = {n for n, seen in calls.items() if seen is not None and seen.trouble == "in_doubt"}
+        assert done | doubts == {0, 1, 2}, (done, doubts)
+        assert len(doubts) <= 1
