@@ -14,6 +14,7 @@ import click
 import pytest
 
 from cli_support import Shell, final
+from fork_server import run_forked
 from plait.cli.commands import plait as program
 from plait.core import LoopTraits
 from plait.loops import shared_prompts_of
@@ -118,7 +119,7 @@ def test_models_list_tells_what_is_there(plait: Shell) -> None:
 
 
 def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", tmp_path], check=True)
+    assert run_forked([ROOT / "docs/generate_reference.py", tmp_path]).returncode == 0
     for name in (each.name for each in tmp_path.iterdir()):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run: make docs"
 

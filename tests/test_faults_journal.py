@@ -32,6 +32,7 @@ from faults_support import (
     told_clearly,
     turn_of,
 )
+from fork_server import run_forked
 from models_server import Asked
 from plait.journal.store import Journal
 
@@ -325,5 +326,5 @@ def test_python_says_the_same_as_the_command(shell: Shell) -> None:
         "except plait.PlaitError as why:\n"
         "    print(why)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=shell.folder, env=shell.env, capture_output=True, text=True)
+    done = run_forked(["-c", code], cwd=shell.folder, env=shell.env)
     assert "is not a journal" in done.stdout and not done.stderr

@@ -13,6 +13,7 @@ import pytest
 
 import plait
 from cli_support import run_in_process
+from fork_server import run_forked
 from loop_scripts import LOOPS, SCRIPTS, reply_of
 from plait.core.errors import RateLimited
 from plait.core.messages import Exchange
@@ -50,8 +51,8 @@ def check(*files: Path) -> None:
     for config in (["--isolated"], ["--config", str(root / "pyproject.toml")]):
         said = subprocess.run(["ruff", "check", "--no-cache", *config, *names], capture_output=True, text=True, env=ENV)
         assert said.returncode == 0, said.stdout
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *names]
-    said = subprocess.run(command, capture_output=True, text=True, env=ENV, cwd=files[0].parent)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *names]
+    said = run_forked(command, env=ENV, cwd=files[0].parent)
     assert said.returncode == 0 and f"{len(files)} passed" in said.stdout, said.stdout
 
 
