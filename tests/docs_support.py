@@ -189,7 +189,7 @@ def run_command(page: Page, command: str) -> str:
         "PATH": os.pathsep.join(
             [str(python_in_path(os.getpid())), str(Path(sys.executable).parent), os.environ["PATH"]]
         ),
-        # As if Plait were installed, without the remarks of pytest on a folder without settings and on a fork's modules.
+        # As if Plait were installed, without remarks on a folder without settings and on the modules of a fork.
         "PYTEST_ADDOPTS": "-p plait.testing.pytest_plugin -o asyncio_default_fixture_loop_scope=function "
         "-W ignore:Module",
         "PYTHONPATH": f"{page.folder}{os.pathsep}{ROOT / 'src'}",
