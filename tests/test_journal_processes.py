@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from fork_server import run_together
+from fork_server import run_together, start_forked
 from plait.journal.records import IntentRecord, NoteRecord, RequestRecord
 from plait.journal.store import Journal
 
@@ -88,9 +86,9 @@ asyncio.run(main())
 def test_what_was_awaited_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
     for turn, names in enumerate((["a"], ["b"], ["c", "d", "e"], ["f", "g", "h"])):
         path = tmp_path / "j.db"
-        command = [sys.executable, "-c", WRITES_UNTIL_KILLED, str(path), *names]
+        words = ["-c", WRITES_UNTIL_KILLED, path, *names]
         with (tmp_path / f"said{turn}").open("wb") as said:
-            child = subprocess.Popen(command, stdout=said)
+            child = start_forked(words, stdin=0, stdout=said.fileno(), stderr=2)
             while not (tmp_path / f"said{turn}").stat().st_size:
                 assert child.poll() is None
                 time.sleep(0.01)
