@@ -191,6 +191,7 @@ def run_forked(
 
 def run_together(programs: Sequence[Words], **options: Any) -> list[subprocess.CompletedProcess[str]]:
     """Run programs at the same time, each as `run_forked` does with these options."""
+    _server(os.getpid())  # one for all of them
     with ThreadPoolExecutor(len(programs)) as pool:
         return list(pool.map(lambda words: run_forked(words, **options), programs))
 
