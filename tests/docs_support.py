@@ -36,6 +36,7 @@ from typing import Any
 
 from cli_support import PLAIT
 from fork_server import run_forked, run_shell
+from mcp_support import python_in_path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -185,9 +186,12 @@ def run_command(page: Page, command: str) -> str:
     command = _QUESTION.sub(page.question, command) if page.question else command
     env = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        # As if Plait were installed, without the remark of another plug-in on a folder without settings.
-        "PYTEST_ADDOPTS": "-p plait.testing.pytest_plugin -o asyncio_default_fixture_loop_scope=function",
+        "PATH": os.pathsep.join(
+            [str(python_in_path(os.getpid())), str(Path(sys.executable).parent), os.environ["PATH"]]
+        ),
+        # As if Plait were installed, without remarks on a folder without settings and on the modules of a fork.
+        "PYTEST_ADDOPTS": "-p plait.testing.pytest_plugin -o asyncio_default_fixture_loop_scope=function "
+        "-W ignore:Module",
         "PYTHONPATH": f"{page.folder}{os.pathsep}{ROOT / 'src'}",
         "COLUMNS": "100",
     }

@@ -31,6 +31,7 @@ import threading
 import traceback
 import types
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,13 @@ def run_forked(
             file.seek(0)
             texts.append(file.read().decode(errors="replace").replace("\r\n", "\n"))
         return subprocess.CompletedProcess(list(words), code, *texts)
+
+
+def run_together(programs: Sequence[Words], **options: Any) -> list[subprocess.CompletedProcess[str]]:
+    """Run programs at the same time, each as `run_forked` does with these options."""
+    _server(os.getpid())  # one for all of them
+    with ThreadPoolExecutor(len(programs)) as pool:
+        return list(pool.map(lambda words: run_forked(words, **options), programs))
 
 
 @contextlib.contextmanager

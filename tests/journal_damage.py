@@ -19,7 +19,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import plait
+from fork_server import run_forked
 from plait.core.errors import PlaitError
 from plait.journal.store import Journal
 
@@ -104,7 +104,7 @@ def make_templates(
         place.mkdir()
         before(place)
         words = [str(place), str(template.k), template.place, str(int(template.checkpoint)), str(beside)]
-        done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True)
+        done = run_forked([__file__, *words])
         assert done.returncode == -signal.SIGKILL, done.stderr
     return made
 

@@ -49,6 +49,18 @@ def _launching(pid: int) -> str:
     return f"{folder.name}/socket"
 
 
+@cache
+def python_in_path(pid: int) -> Path:
+    """A folder with the program `python`: scripts, code and modules run in forks, the rest in a new interpreter."""
+    folder = Path(_launching(pid)).parent
+    fork = shlex.join([sys.executable, "-S", "-E", str(LAUNCHER), _launching(pid)])
+    real = shlex.quote(sys.executable)
+    which = f'case "$1" in -c | -m | *.py) exec {fork} "$@" ;; esac'
+    (folder / "python").write_text(f'#!/bin/sh\n{which}\nexec {real} "$@"\n')
+    (folder / "python").chmod(0o755)
+    return folder
+
+
 def _launch(connection: socket.socket) -> None:
     """Fork the server, and tell its exit code. The server is killed if its launcher is."""
     with connection:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from fork_server import run_forked
 
 MODELS = ("gpt-3.5-turbo", "text-davinci-003", "gpt-4")
 """In the order of the published table's columns."""
@@ -112,9 +113,7 @@ class Cells:
 def run_cells(log: Log, word: str) -> Cells:
     """Run the actions of a run, one after the other in one namespace, in a process of their own."""
     asked = json.dumps({"letter": log.letter, "word": word, "cells": [step.code for step in log.steps]})
-    done = subprocess.run(
-        [sys.executable, __file__], input=asked, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_forked([__file__], given=asked, timeout=300)
     if done.returncode:
         raise AssertionError(done.stderr)
     told = json.loads(done.stdout)

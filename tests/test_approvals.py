@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import sqlite3
-import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import plait
 from approval_clients import approve_at_once, duplicates
 from cli_support import PLAIT, Shell, action, final, question
+from fork_server import run_together
 from mcp_support import until
 from plait.config import ServeTable
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Splitter, Task, Waiting, ask
@@ -170,8 +170,8 @@ def test_the_command_line_names_the_question_and_takes_an_answer_once(tmp_path: 
     assert tuple(words[2:4]) == named
     missing = shell("resume", "last", "--answer", "yes")
     assert missing.code == 2 and "names no question" in missing.err and " ".join(named) in missing.err
-    both = [subprocess.Popen([PLAIT, *words], cwd=tmp_path, env=shell.env, stderr=subprocess.PIPE) for _ in range(2)]
-    said = [(process.communicate(timeout=120)[1].decode(), process.returncode) for process in both]
+    both = run_together([[PLAIT, *words]] * 2, cwd=tmp_path, env=shell.env)
+    said = [(done.stderr, done.returncode) for done in both]
     assert (tmp_path / "sent.txt").read_text() == "one\n" and not any("Traceback" in err for err, _ in said)
     assert [code for _, code in said].count(5) == 1, said
     late = shell(*words)

@@ -16,7 +16,7 @@ def test_a_kill_at_any_point_of_a_tree_repeats_and_loses_no_effect(tree: str, tm
     assert (whole["status"], whole["answer"], whole["children"]) == ("answered", ANSWER, 2)
     points = len(whole["points"])
     assert points > 60
-    step = points // 8
+    step = points // 5
     found = {
         point: kill_and_resume(tmp_path / str(point), tree, point, *((3,) if point % 2 else ()))
         for point in range(1, points + 1, step)

@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cli_support import Shell, final
+from cli_support import Shell, final, run_in_process
+from fork_server import run_forked
 from plait.cli.commands import plait as program
 from plait.core import LoopTraits
 from plait.loops import shared_prompts_of
@@ -39,7 +40,7 @@ def template(name: str) -> Path:
     return next(path for folder in folders if (path := folder / f"{prompt}.j2").exists())
 
 
-def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
+def test_every_prompt_is_shown_as_its_file_is(plait: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     names = plait("prompts", "list").out.split()
     shipped = {f"{path.parent.parent.name}/{path.stem}" for path in LOOPS.glob("*/prompts/*.j2")}
     loops = {name.partition("/")[0] for name in shipped}
@@ -50,7 +51,8 @@ def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     }
     assert sorted(names) == sorted(shipped | shared)
     for name in names:
-        assert plait("prompts", "show", name).out == template(name).read_text()
+        assert run_in_process(["prompts", "show", name]) == 0
+        assert capsys.readouterr().out == template(name).read_text()
     assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)
     assert plait("prompts", "show", "reakt").code == 2
     assert plait("prompts", "show", "react/absent").code == 2
@@ -118,7 +120,7 @@ def test_models_list_tells_what_is_there(plait: Shell) -> None:
 
 
 def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", tmp_path], check=True)
+    assert run_forked([ROOT / "docs/generate_reference.py", tmp_path]).returncode == 0
     for name in (each.name for each in tmp_path.iterdir()):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run: make docs"
 

@@ -28,10 +28,10 @@ def test_recorded_replies_read_the_same_whole_and_character_by_character(form: F
 
 @each
 def test_fuzzed_replies_read_the_same_whole_and_character_by_character(form: Form) -> None:
-    """20,000 for each format in the campaign."""
+    """40,000 for each format in the campaign."""
     chance = random.Random(20261126)
     replies = [text for text in chain(*recorded_replies().values()) if len(text) < 1500]
-    total = examples(20_000)
+    total = examples(40_000)
     read = sum(read_both_ways(form, fuzzed_reply(chance, replies)) for _ in range(total))
     assert read > total // 400, "a format that reads none of them is not tested"
 

@@ -87,7 +87,7 @@ POINTS = range(1, 70)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("point", some_of(POINTS, 7))
+@pytest.mark.parametrize("point", some_of(POINTS, 11))
 def test_the_walk_in_processes_that_die(order: tuple[str, str], point: int, tmp_path: Path) -> None:
     row, has_died = walk_in_processes(tmp_path, order, point)
     payments = tmp_path / "payments"

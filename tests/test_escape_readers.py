@@ -30,7 +30,7 @@ def test_what_readers_took_for_calls_and_answers_is_escaped_in_all_loops(form: F
 def test_no_part_of_random_text_reads_as_anything_once_it_is_escaped(form: Form) -> None:
     """100,000 texts in the campaign."""
     chance = random.Random(20261125)
-    total, raw = examples(4_000), 0
+    total, raw = examples(8_000), 0
     for _ in range(total):
         text = random_text(chance, form.own)
         shown = form.escape(text)

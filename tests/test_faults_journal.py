@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cli_support import Ended, Shell, action, final
+from cli_support import Ended, Shell, action, checked, final
 from conftest import some_of
 from faults_support import (
     Endpoint,
@@ -32,6 +31,7 @@ from faults_support import (
     told_clearly,
     turn_of,
 )
+from fork_server import run_forked
 from models_server import Asked
 from plait.journal.store import Journal
 
@@ -63,10 +63,10 @@ main()
 
 def as_nobody(shell: Shell, at: Endpoint, *args: str) -> Ended:
     """The command line, performed by a user who is not root."""
-    done = shell(*args, env=at.env, program=[sys.executable, "-c", AS_NOBODY])
+    done = run_forked(["-c", AS_NOBODY, *args], cwd=shell.folder, env={**shell.env, **at.env})
     assert at.asked  # of the warming up
     del at.asked[:3]
-    return done
+    return checked(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -326,5 +326,5 @@ def test_python_says_the_same_as_the_command(shell: Shell) -> None:
         "except plait.PlaitError as why:\n"
         "    print(why)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=shell.folder, env=shell.env, capture_output=True, text=True)
+    done = run_forked(["-c", code], cwd=shell.folder, env=shell.env)
     assert "is not a journal" in done.stdout and not done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import plait
+from fork_server import run_forked
 from plait.core.errors import JournalError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
@@ -225,5 +226,5 @@ async def test_locks_of_this_process_survive_looking_at_those_of_others(tmp_path
     del same
     program = "import sys; from pathlib import Path; from plait.journal.sqlite.holders import is_held\n"
     program += "print(is_held(Path(sys.argv[1]), sys.argv[2]))"
-    asked = subprocess.run([sys.executable, "-c", program, journal.place, ME], capture_output=True, text=True)
+    asked = run_forked(["-c", program, journal.place, ME])
     assert asked.stdout.strip() == "True", asked.stderr

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+from fork_server import run_together, start_forked
 from plait.journal.records import IntentRecord, NoteRecord, RequestRecord
 from plait.journal.store import Journal
 
@@ -44,13 +43,9 @@ asyncio.run(main())
 
 def test_4_processes_of_50_runs_lose_nothing_and_keep_each_run_in_order(tmp_path: Path) -> None:
     path = tmp_path / "new" / "j.db"  # all four find no file, and make it at once
-    children = [
-        subprocess.Popen([sys.executable, "-c", FIFTY_RUNS, str(path), f"p{i}", str(at_once)], stderr=subprocess.PIPE)
-        for i, at_once in enumerate((1, 1, 10, 50))
-    ]
-    for child in children:
-        _, errors = child.communicate(timeout=200)
-        assert child.returncode == 0, errors.decode()
+    programs = [["-c", FIFTY_RUNS, path, f"p{i}", str(at_once)] for i, at_once in enumerate((1, 1, 10, 50))]
+    for done in run_together(programs, timeout=200):
+        assert done.returncode == 0, done.stderr
     journal = Journal(path)
     runs = journal.runs(limit=1000)
     assert sorted(run.head.question for run in runs) == sorted(f"p{p} {i}" for p in range(4) for i in range(50))
@@ -91,9 +86,9 @@ asyncio.run(main())
 def test_what_was_awaited_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
     for turn, names in enumerate((["a"], ["b"], ["c", "d", "e"], ["f", "g", "h"])):
         path = tmp_path / "j.db"
-        command = [sys.executable, "-c", WRITES_UNTIL_KILLED, str(path), *names]
+        words = ["-c", WRITES_UNTIL_KILLED, path, *names]
         with (tmp_path / f"said{turn}").open("wb") as said:
-            child = subprocess.Popen(command, stdout=said)
+            child = start_forked(words, stdin=0, stdout=said.fileno(), stderr=2)
             while not (tmp_path / f"said{turn}").stat().st_size:
                 assert child.poll() is None
                 time.sleep(0.01)

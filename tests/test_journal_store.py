@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from fork_server import run_forked
 from journal_rows import begin, end, reply, request, response
 from plait.core import Call, Observation, Reply, Usage
 from plait.core.errors import JournalError, RecordChanged
@@ -332,8 +333,8 @@ asyncio.run(main())
 
 async def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_claimed_once(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
-    done = subprocess.run([sys.executable, "-c", WRITES_AND_DIES, str(path), "die"], capture_output=True)
-    assert done.returncode == -9, done.stderr.decode()
+    done = run_forked(["-c", WRITES_AND_DIES, path, "die"])
+    assert done.returncode == -9, done.stderr
     journal = Journal(path)
     assert [run.status for run in journal.runs()] == ["interrupted"] == [journal.runs(status="interrupted")[0].status]
     assert journal.runs(status="running") == []

@@ -31,7 +31,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name", some_of(RIGHT, 4))
+@pytest.mark.parametrize("name", some_of(RIGHT, 8))
 def test_a_run_killed_after_a_row_ends_as_if_it_had_not_been_killed(name: str, tmp_path: Path) -> None:
     chance = random.Random(name)
     kills = {0: f"{chance.choice(['after', 'before'])}:{chance.randint(2, 6)}"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 import plait
 from cli_support import Shell
+from fork_server import run_together
 from models_server import Asked, Server, completion
 from plait.core.errors import ConfigError
 from plait.journal.records import NoteRecord
@@ -257,8 +256,8 @@ for number in range(20):
 
 
 def test_several_processes_lose_no_entry(tmp_path: Path) -> None:
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(number)]) for number in range(3)]
-    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    writers = run_together([["-c", WRITER, str(number)] for number in range(3)])
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert len(json.loads(store(tmp_path).read_text())) == 60
     assert [path.name for path in store(tmp_path).parent.iterdir() if path.name.startswith(".learned.json.")] == [
         ".learned.json.lock"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
-import sys
 from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 
 from docs_support import ROOT
+from fork_server import run_forked
 
 SOURCE = ROOT / "src" / "plait"
 PAGE = (ROOT / "docs" / "life-of-a-run.md").read_text(encoding="utf-8")
@@ -123,8 +122,8 @@ def functions_in(file: str) -> frozenset[str]:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a profiled run called, and what it sent."""
     folder = tmp_path_factory.mktemp("run")
-    command = [sys.executable, "-c", PROGRAM, json.dumps(ANSWERS)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    command = ["-c", PROGRAM, json.dumps(ANSWERS)]
+    done = run_forked(command, cwd=folder)
     assert (folder / "found.json").exists(), done.stderr
     return {**json.loads((folder / "found.json").read_text()), "stdout": done.stdout}
 

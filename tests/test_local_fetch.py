@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fork_server import run_together
 from model_hub import COMMIT, Hub
 from patience import patience
 from plait.core.errors import ConfigError, ModelMissing
@@ -341,9 +342,8 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
     data = LETTERS.randbytes(3000)
     model = small_model(shop, 1, data)
     log = tmp_path / "log"
-    command = [sys.executable, "-c", TWO_AT_ONCE, as_json(model), str(log)]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[0].strip() for process in both]
+    both = run_together([["-c", TWO_AT_ONCE, as_json(model), log]] * 2)
+    said = [process.stdout.strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said[0] == said[1] and Path(said[0]).read_bytes() == data
     assert log.read_text() == "fetched\n"

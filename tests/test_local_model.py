@@ -72,7 +72,7 @@ async def test_many_requests_one_after_another_all_arrive(model: LocalModel) -> 
 
 async def test_the_same_request_gives_the_same_text_when_nothing_is_cached(smollm2: Path) -> None:
     model = local_model("smollm2-135m", {"n_ctx": 1024, "threads": 1, "cache_prompt": False})
-    think = Think("act", (user("Tell me about sheep. " * 40),), max_tokens=30)
+    think = Think("act", (user("Tell me about sheep. " * 20),), max_tokens=20)
     first = await ask(model, think)
     await ask(model, WEEK)
     assert await ask(model, think) == first

@@ -16,6 +16,7 @@ import pytest
 
 import plait
 from conftest import CAMPAIGN
+from fork_server import run_forked
 from journal_rows import is_result
 from mcp_support import SHOP, alive, command, lines, over_http, pids, trusted, until
 from patience import patience
@@ -326,7 +327,7 @@ print(asyncio.run(price(item="lamp")), flush=True)
 
 
 def test_a_forked_process_has_a_server_of_its_own(log: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FORK, command(log)], capture_output=True, text=True, timeout=120)
+    done = run_forked(["-c", FORK, command(log)])
     assert (done.returncode, done.stdout.split()) == (0, ["3", "20", "20"])
     assert len(pids(log)) == 2 and not any(map(alive, pids(log)))
 
@@ -408,7 +409,7 @@ def test_a_server_that_wont_end_is_killed_when_the_program_ends(log: Path, tmp_p
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     word = f"{sys.executable} {tmp_path / 'stubborn.py'} {SHOP} {log}"
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, word], capture_output=True, text=True, timeout=120)
+    done = run_forked(["-c", PROGRAM, word])
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     until(lambda: not alive(pids(log)[0]), 10)
     running = subprocess.run(["pgrep", "-f", str(tmp_path / "stubborn.py")], capture_output=True, text=True)
@@ -439,10 +440,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_command_line_lists_the_tools_of_a_server(log: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "plait", "tools", "list", f"mcp:{sys.executable} {SHOP} {log}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_forked(["-m", "plait", "tools", "list", f"mcp:{sys.executable} {SHOP} {log}"])
     assert done.returncode == 0 and "price {" in done.stdout and "on stderr" not in done.stderr

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from fork_server import start_forked
 from journal_rows import is_result
 from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
@@ -121,8 +122,6 @@ def test_the_same_agent_goes_on_with_what_its_run_was_shown(log: Path, journal: 
 
 def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal: Path, tmp_path: Path) -> None:
     """What began and has no end on record: a read-only tool of a server is called again, another is not."""
-    import subprocess
-    import sys
     import time
 
     program = (
@@ -133,7 +132,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
         kind = tmp_path / tool
         replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
         word = trusted(command(kind, script=ODD.parent / "mcp_stay.py"))
-        process = subprocess.Popen([sys.executable, "-c", program, replies, word, str(journal)])
+        process = start_forked(["-c", program, replies, word, journal], stdin=0, stdout=1, stderr=2)
         end = time.monotonic() + patience(60)
         while not any("called" in line for line in lines(kind)) and time.monotonic() < end:
             time.sleep(0.05)

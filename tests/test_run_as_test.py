@@ -15,6 +15,7 @@ from hypothesis import given, strategies
 
 import plait
 from cli_support import run_in_process
+from fork_server import run_forked
 from loop_scripts import LOOPS, SCRIPTS, reply_of
 from plait.core import Call
 from plait.core.errors import RateLimited
@@ -61,8 +62,8 @@ def check(*files: Path) -> None:
 
 
 def run_pytest(*files: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *map(str, files)]
-    said = subprocess.run(command, capture_output=True, text=True, env=ENV, cwd=files[0].parent)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *map(str, files)]
+    said = run_forked(command, env=ENV, cwd=files[0].parent)
     assert said.returncode == 0 and f"{len(files)} passed" in said.stdout, said.stdout
 
 

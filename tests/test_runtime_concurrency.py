@@ -20,7 +20,7 @@ import pytest
 import plait
 from conftest import some_of
 from faults_support import endpoint
-from fork_server import run_forked
+from fork_server import run_forked, run_together
 from journal_rows import is_result
 from models_server import Asked, delta, whole_stream
 from patience import patience
@@ -136,12 +136,9 @@ def test_processes_share_one_journal(journal: Path) -> None:
         """
     )
     words = ["red", "green", "blue"]
-    children = [
-        subprocess.Popen([sys.executable, "-c", code, word], stdout=subprocess.PIPE, text=True) for word in words
-    ]
+    children = run_together([["-c", code, word] for word in words])
     for word, child in zip(words, children, strict=True):
-        out, _ = child.communicate(timeout=60)
-        assert out.split() == [f"{word}{i}" for i in range(20)]
+        assert child.stdout.split() == [f"{word}{i}" for i in range(20)]
     runs = Journal(journal).runs(100)
     assert len(runs) == 60 and all(row.status == "answered" for row in runs)
     for row in runs[::13]:
@@ -164,9 +161,7 @@ async def test_a_process_that_comes_and_goes_loses_no_record_of_threads_that_go_
         """Lets another thread, and then another process, use the journal."""
         agent = plait.Agent("react", model=Parrot(), tools=[echo], journal=journal)
         await asyncio.to_thread(lambda: asyncio.run(agent.arun("Say hello")))
-        done = await asyncio.to_thread(
-            subprocess.run, [sys.executable, "-c", come_and_go], capture_output=True, text=True
-        )
+        done = await asyncio.to_thread(run_forked, ["-c", come_and_go])
         return str(done.stdout + done.stderr)
 
     agent = plait.Agent(
@@ -177,7 +172,7 @@ async def test_a_process_that_comes_and_goes_loses_no_record_of_threads_that_go_
     assert "gone" in next(row.record.value.text for row in run.trace if is_result(row.record))
     # Read by a process of its own, which has nothing but the files.
     code = f"from plait.journal.store import Journal; print(*(row.status for row in Journal({str(journal)!r}).runs()))"
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    seen = run_forked(["-c", code])
     assert seen.stdout.split() == ["answered"] * 3, seen.stderr
 
 

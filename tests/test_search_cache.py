@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fork_server import start_forked
 from plait.search import CachedEmbedder, Index, VectorCache, load_embedder
 from plait.search.cache import BATCH, default_cache_file
 
@@ -209,7 +210,7 @@ def test_several_processes_and_threads_write_at_once(path: Path) -> None:
         "    rows = cached.embed([f'{sys.argv[1]} {n}', 'x' * n])\n"
         "    assert rows.tolist() == [[len(f'{sys.argv[1]} {n}'), 1], [n, 1]]\n"
     )
-    children = [subprocess.Popen([sys.executable, "-c", code, f"child{n}"]) for n in range(3)]
+    children = [start_forked(["-c", code, f"child{n}"], stdin=0, stdout=1, stderr=2) for n in range(3)]
     shared = CachedEmbedder(Counting(), VectorCache(path))
     failed: list[BaseException] = []
 

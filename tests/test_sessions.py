@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 import plait
 from cli_support import action, final, turn
 from conftest import CAMPAIGN
+from fork_server import run_together
 from journal_rows import is_request
 from plait.core import Exchange, Think
 from plait.core.errors import SessionWaits
@@ -580,12 +580,10 @@ for i in range(20):
 
 
 def test_two_processes_add_turns_to_one_session_and_each_is_recorded_with_what_it_saw(journal: Path) -> None:
-    command = [sys.executable, "-c", TWENTY_TURNS, str(journal)]
+    command = ["-c", TWENTY_TURNS, str(journal)]
     env = {**__import__("os").environ, "PLAIT_BUSY_SECONDS": "120"}
-    children = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, env=env) for name in ("a", "b")]
-    for child in children:
-        _, errors = child.communicate(timeout=200)
-        assert child.returncode == 0, errors.decode()
+    for done in run_together([[*command, name] for name in ("a", "b")], env=env, timeout=200):
+        assert done.returncode == 0, done.stderr
     store = Journal(journal)
     turns = store.turns("trip")
     assert [each.number for each in turns] == list(range(1, 41))

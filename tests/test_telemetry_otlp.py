@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from cli_support import Shell, action, final, question
+from fork_server import run_forked
 
 
 class Collector:
@@ -267,14 +266,9 @@ ITS_OWN = (
 
 def test_in_a_program_the_sdk_is_the_applications(plait: Shell, collector: Collector) -> None:
     def program(first: str, then: str = "", **variables: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(first=first, then=then)],
-            env={**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **variables},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stderr == ""
+        env = {**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **variables}
+        done = run_forked(["-c", PROGRAM.format(first=first, then=then)], env=env)
+        assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
     traced = "chat scripted\ninvoke_agent react\nso\nTracerProvider\n"

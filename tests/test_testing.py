@@ -13,6 +13,7 @@ import pytest
 
 import plait
 from chat_endpoint import Endpoint
+from fork_server import run_forked
 from plait.testing import RealModelForbidden, allow_real_models, forbid_real_models
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,10 +50,10 @@ def test_gone():
 
 
 def run_pytest(file: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "plait.testing.pytest_plugin", "-p", "no:cacheprovider", "-q"]
+    command = ["-m", "pytest", "-p", "plait.testing.pytest_plugin", "-p", "no:cacheprovider", "-q"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(file.parent / "state")}
     command += ["-c", os.devnull, "--rootdir", str(file.parent), str(file), *more]
-    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=file.parent)
+    return run_forked(command, env=env, cwd=file.parent)
 
 
 def test_the_plug_in_gives_each_test_a_journal_and_forbids_models(tmp_path: Path) -> None:

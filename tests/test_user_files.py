@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import plait
+from fork_server import run_forked
 from plait import config, trust, user_files
 from plait.cli.output import check_writable
 from plait.core.errors import ConfigError, PlaitError
@@ -50,7 +49,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
 
 def is_locked(journal: Path) -> bool:
     """Whether another process finds the journal locked, so that the locks of this process are there."""
-    return b"locked" in subprocess.run([sys.executable, "-c", PROBE, str(journal)], capture_output=True).stderr
+    return "locked" in run_forked(["-c", PROBE, journal]).stderr
 
 
 def names_of(journal: Path) -> dict[str, Path]:

@@ -650,6 +650,7 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
     tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
     model = Scripted([answer("522250")] * 3)
     await acompare(tasks, loops="react,json", models=[model], journal=journal, name="mine/50% of it")
+    report = render_page(load_comparison("mine/50% of it", journal), record=lambda run: None)
     with serving(react(journal)) as server:
         for width, dark in ((1440, False), (390, True)):
             page = await opened(browser, server, "comparisons", width=width, dark=dark)
@@ -658,7 +659,6 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
             await page.wait_for("document.querySelector('html[data-drawn=all]') !== null")
             await shot(page, f"comparison-{width}")
             assert await page.count(".plot svg") == 4
-            report = render_page(load_comparison("mine/50% of it", journal), record=lambda run: None)
             for part in ("table", "pairs", "grid"):
                 rows = await page.evaluate(f"document.querySelectorAll('#{part} tbody tr').length")
                 assert rows == len(

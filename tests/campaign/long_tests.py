@@ -11,6 +11,8 @@ from pathlib import Path
 from figures import Figures, line_of
 
 TESTS = Path(__file__).resolve().parents[1]
+MORE_HERE = re.compile(r"@given|^from conftest import .*\b(?:CAMPAIGN|LONG|examples|only_in_campaign|some_of)\b", re.M)
+"""What is in a file whose tests try more in the campaign."""
 ALWAYS = ("test_hostile.py", "test_code_cells.py", "test_journal_faults.py", "test_journal_processes.py")
 KILLS = ("test_agent_on_profiles.py",)
 MORE = ("test_faults_journal.py", "test_faults_cancel.py", "test_faults_endpoint.py", "test_faults_tools.py")
@@ -18,7 +20,7 @@ MORE = ("test_faults_journal.py", "test_faults_cancel.py", "test_faults_endpoint
 
 def run(count: int, seed: int, folder: Path) -> Figures:
     """Run these tests so many times, with properties tried on examples by chance."""
-    files = {path for path in TESTS.glob("test_*.py") if re.search(r"@given|examples\(", path.read_text())}
+    files = {path for path in TESTS.glob("test_*.py") if MORE_HERE.search(path.read_text())}
     files |= {TESTS / name for name in ALWAYS + KILLS + MORE}
     command = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--timeout", "3600"]
     env = {**os.environ, "PLAIT_CAMPAIGN": "1"}
