@@ -16,7 +16,7 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
 from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord, Row, RunHead, RunRow
 from plait.journal.run_query import RunQuery
-from plait.journal.store import ENDED, RecordAndBody
+from plait.journal.store import ENDED, LocalLog, RecordAndBody
 from plait.journal.timeline import Timeline
 
 RUN = "20260101-000000-root"
@@ -164,7 +164,7 @@ class Process:
         return [await self.find_run(run) for run in reversed(found)]
 
 
-class ProcessLog:
+class ProcessLog(LocalLog):
     """The log of one run in a process."""
 
     def __init__(self, process: Process, stored: Stored) -> None:

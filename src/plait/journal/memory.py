@@ -10,10 +10,10 @@ from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import Row, RunHead
-from plait.journal.store import RecordAndBody
+from plait.journal.store import LocalLog, RecordAndBody
 
 
-class MemoryLog:
+class MemoryLog(LocalLog):
     """The interface of `RunLog`, with the rows in memory. Secrets are replaced here too."""
 
     def __init__(self, head: RunHead, *, secrets: Iterable[str] = ()) -> None:
@@ -49,17 +49,6 @@ class MemoryLog:
             )
         self.outcome, self.totals = outcome, totals
         return DONE
-
-    def confirm(self, key: str) -> Awaitable[None]:
-        return DONE
-
-    async def find_late(self, key: str) -> None:
-        return None
-
-    wants_back = False
-
-    def hand_back(self) -> Awaitable[None]:
-        raise NotImplementedError
 
     def scrub(self, data: bytes) -> bytes:
         """Return the bytes as they are recorded."""

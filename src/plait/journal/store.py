@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
-from plait.background import BackgroundLoop, run_aside
+from plait.background import DONE, BackgroundLoop, run_aside
 from plait.core import Attachment
 from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
@@ -96,6 +96,21 @@ class RunLog(Protocol):
     def scrub(self, data: bytes) -> bytes:
         """Return bytes as they stand on the record, secrets replaced: what a replay must compare with."""
         ...
+
+
+class LocalLog:
+    """The part of `RunLog` of a store of one machine: the death of a process proves that it does nothing more."""
+
+    wants_back = False
+
+    def confirm(self, key: str) -> Awaitable[None]:
+        return DONE
+
+    async def find_late(self, key: str) -> LateResult | None:
+        return None
+
+    def hand_back(self) -> Awaitable[None]:
+        raise NotImplementedError
 
 
 class KeptRecord(Struct, frozen=True):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal.row_codec import RowWriter
 from plait.journal.sqlite.rows import Ending, EventRow
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import RecordAndBody
+from plait.journal.store import LocalLog, RecordAndBody
 
 
-class SqliteLog:
+class SqliteLog(LocalLog):
     """A `RunLog` in a journal's file.
 
     Records of one run are appended from one thread; their order is the order of the calls. When an append fails with
@@ -54,17 +53,6 @@ class SqliteLog:
         """Return the columns that end the run after the rows that were made."""
         said, sums, count, crc = self._rows.make_ending(status, outcome, totals)
         return (status, said, sums, count, at, crc, self._n)
-
-    def confirm(self, key: str) -> Awaitable[None]:
-        return DONE  # the file's lock and the death of processes decide
-
-    async def find_late(self, key: str) -> None:
-        return None
-
-    wants_back = False
-
-    def hand_back(self) -> Awaitable[None]:
-        raise NotImplementedError
 
     def reopen(self) -> None:
         """The run's end could not be written (for the writer's use)."""
