@@ -19,7 +19,7 @@ from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.core.text import clean, format_count
+from plait.core.text import clean
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import Journal
@@ -154,16 +154,17 @@ def _print_groups(groups: Sequence[CostGroup], by: str, as_csv: bool, as_markdow
         print_json(msgspec.to_builtins(groups))
         return
     rows = [
-        (each.key or ABSENT, each.runs, each.calls, each.input_tokens, each.output_tokens, f"{each.cost_usd:.5f}")
+        (each.key or ABSENT, each.runs, each.calls, each.input_tokens, each.output_tokens, usd, each.unpriced)
         for each in groups
+        for usd in ("?" if each.unpriced == each.runs else f"{each.cost_usd:.5f}",)
     ]
-    heads = (by, "runs", "calls", "in", "out", "USD")
+    unpriced = any(each.unpriced for each in groups)
+    heads = (by, "runs", "calls", "in", "out", "USD", *(["unpriced"] if unpriced else []))
     cells = [[each if as_csv or isinstance(each, str) else f"{each:,}" for each in row] for row in rows]
     columns = (
         TableColumn(head, tuple(clean(str(row[i])) for row in cells), left=not i) for i, head in enumerate(heads)
     )
-    unpriced = sum(each.unpriced for each in groups)
-    notes = [f"USD lacks {format_count(unpriced, 'run')} with an unknown price."] if unpriced else []
+    notes = ["unpriced: runs with an unknown price, which USD lacks."] if unpriced else []
     table = ReportTable((), tuple(columns), tuple(notes))
     click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(None), nl=not as_csv)
 
