@@ -26,7 +26,7 @@ from plait.journal.sqlite.rows import check_run
 from plait.journal.store import KeptRecord
 
 _GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
-_RATED = """(SELECT iif(json_extract(data, '$.good'), 'good', 'bad')
+_RATED = """(SELECT CASE json_extract(data, '$.good') WHEN 1 THEN 'good' WHEN 0 THEN 'bad' END
     FROM kept WHERE kind = 'rating' AND key = runs.id AND json_valid(data))"""
 _RUN = f"""
     n, id, status, owner, started,
