@@ -212,7 +212,7 @@ _SAVE = "Save the files that tools returned in this folder. Nothing is overwritt
 save_files = click.option("--save-files", "folder", metavar="DIR", help=_SAVE)
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
-_FAIL_IF = "Exit with 1 if a run is wrong, or if a row is worse than the first one (by the sign-flip test)."
+_FAIL_IF = "Exit with 1 if a run is wrong, or a row worse than the first one."
 fail_if = click.option("--fail-if", type=click.Choice(["wrong", "worse"]), help=_FAIL_IF)
 budget = click.option(
     "--budget",
