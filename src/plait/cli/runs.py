@@ -147,7 +147,7 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
 def rate(run: str, judgement: str | None, why: str, journal: str | None, as_object: bool) -> None:
     """Rate RUN (an id, the beginning of one, or `last`) as good or bad, or list all ratings, newest first.
 
-    A new rating replaces the old one. `plait trajectories` and `plait replay --run` use it, and `--rated` selects by it.
+    A new rating replaces the old one. `plait trajectories` and `plait replay --run` use it; `--rated` selects by it.
     """
     results = Results(open_journal(journal).store)
     if run == "list" and judgement is None:
