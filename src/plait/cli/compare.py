@@ -121,9 +121,8 @@ def exit_after(comparison: Comparison, fail_if: str | None) -> NoReturn:
     """Exit with 4 if a comparison is not finished, else as --fail-if says."""
     if not comparison.whole:
         exit_with(CODES["stopped"])
-    first = comparison.contenders[0].key
     is_failed = {
-        "worse": any(each.a == first and each.word == "better" for each in comparison.pairs),
+        "worse": any(each.a == comparison.contenders[0].key and each.word == "better" for each in comparison.pairs),
         "wrong": not all(each.grade.success for each in comparison.results if each.cell),  # recorded runs have no cell
     }
     exit_with(CRASHED if fail_if and is_failed[fail_if] else 0)

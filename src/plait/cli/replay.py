@@ -111,8 +111,7 @@ def replay(
         raise ConfigError(f"The journal has no such run of {' or '.join(dict.fromkeys(names))}.", hint=hint)
     recent = find_runs(journal, [""], last, **filters) if last is not None and len(rows) < last else []
     if others := len({row.id for row in recent} - {row.id for row in rows}):
-        runs = format_count(len(recent), "run")
-        click.echo(f"{others:,} of the newest {runs} are of other agents, and left out.", err=True)
+        click.echo(f"{others:,} of the newest {format_count(len(recent), 'run')} are of other agents.", err=True)
     if asks_again:
         _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
     _check_requests(agent.using(**changes), rows, as_object=as_object)

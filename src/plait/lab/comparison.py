@@ -333,8 +333,7 @@ def _make_row(row: Contender, results: Sequence[CellResult], skipped: int, first
 
 
 def _make_pair(a: str, of_a: _Cells, b: str, of_b: _Cells, firsts: Mapping[str, str]) -> Pair:
-    # The sign-flip test is exact only with as many runs of both rows in a task: else the difference of equal rows is
-    # skewed. So only runs that have their like in the other row count.
+    # As many runs of both rows in each task: else differences of equal rows are skewed, and the test is not exact.
     both = [cell for cell in of_a if cell in of_b]
     grouped = (group_by_task((of[cell] for cell in both), firsts).values() for of in (of_a, of_b))
     common = list(zip(*grouped, strict=True))

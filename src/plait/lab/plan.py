@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -214,21 +213,21 @@ def make_plan(
 
     contenders, cells = [], []
     for variant in variants:
+        counted: dict[str, int] = {}
         given = variant.models.items()
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
         loop_agent = agent.using(loop=variant.loop, model=general, models=models, **variant.texts)
-        own_tools, functions = tuple[Any, ...](), list[Any]()
-        if (own := variant.agent) is not None:
-            loop_agent = own.using(model=general, models=models, journal=agent.journal, can_ask=False, **variant.texts)
-            # Functions, which its settings do not describe. A change in one makes its cells new.
-            functions = [own.instructions, own.make_deps, *(tool.function for tool in own._parts.toolset)]
-            own_tools = tuple(own.tools)
+        if variant.agent is not None:
+            loop_agent = variant.agent.using(
+                model=general, models=models, journal=agent.journal, can_ask=False, **variant.texts
+            )
+        own_tools = tuple(variant.agent.tools) if variant.agent is not None else ()
         loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
-        same = digest([_describe_agent(loop_agent), *map(source_digest, filter(callable, functions))])
-        agents, counted = dict[Any, Agent](), Counter[str]()
+        same = digest([_describe_agent(loop_agent), *map(source_digest, _functions_of(variant.agent))])
+        agents: dict[Any, Agent] = {}
         for task in suite.tasks:
             words, grader = suite.tools_of(task), suite.grader_of(task)
             # Tasks with the same tools share one agent, so that it builds an index of its tools once.
@@ -237,8 +236,8 @@ def make_plan(
             asked = (task.question, task.answer, words, task.now, grader, graders[grader])
             asks = digest([same, asked, tools_digest_of(words)])
             for turn in range(repeat):
+                counted[asks] = counted.get(asks, -1) + 1  # on over equal tasks: each has runs of its own
                 cell = digest([asks, counted[asks]])
-                counted[asks] += 1  # on over equal tasks, so that each has runs of its own
                 cells.append(Cell(cell, contender.key, task, grader, turn, agents[words]))
     of_all = digest([[cell.digest for cell in cells], suite.word])
     word = Path(suite.word).stem if "/" in suite.word else suite.word
@@ -287,6 +286,14 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
         params = described["params"].items()
         described["params"] = {name: value for name, value in params if name not in _NOT_IN_DIGEST_OF_LOCAL}
     return described
+
+
+def _functions_of(agent: Agent | None) -> list[Any]:
+    """Return the functions of a compared agent that its settings do not describe: a change makes its cells new."""
+    if agent is None:
+        return []
+    given = (agent.instructions, agent.make_deps, *(tool.function for tool in agent._parts.toolset))
+    return [each for each in given if callable(each)]
 
 
 def source_digest(function: Any) -> str:

@@ -32,10 +32,8 @@ UNKNOWN_PRICE = "?: a price is unknown. Add it to [prices] in plait.toml, and re
 CHANGED = (
     "changed: runs that continued as another loop, or wrote tool calls as text because the endpoint takes no tools."
 )
-MOST_PAIRS = 12
-"""Number of pairs that differ named one by one, a line each; the others are counted."""
-MOST_IN_LINE = 3
-"""The same of pairs that do not, in one sentence."""
+MOST_PAIRS, MOST_IN_LINE = 12, 3
+"""Number of pairs named one by one: of those that differ, a line each, and of others in a line. The rest is counted."""
 WHY = 100
 """Maximum number of characters of a run's error."""
 HUNDREDTHS, MILLISECOND = 100, 1_000

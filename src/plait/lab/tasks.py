@@ -56,8 +56,7 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self if limit is None else structs.replace(self, tasks=self.tasks[:limit])
 
     def firsts(self) -> dict[str, str]:
-        """Map each task to the first one that asks the same. Runs of such tasks are repeats of one task, and no more
-        evidence than these."""
+        """Map each task to the first one that asks the same. Their runs are repeats of one task, no more evidence."""
         first: dict[Any, str] = {}
         return {each.id: first.setdefault((each.question, each.tools, each.now), each.id) for each in self.tasks}
 
