@@ -357,6 +357,23 @@ def test_child_runs_make_no_calls_with_effects(tmp_path: Path, is_known: bool) -
         sent.clear()
 
 
+def test_calls_that_run_at_the_same_time_may_end_in_another_order(tmp_path: Path) -> None:
+    pauses = [0.03, 0.0, 0.0, 0.03]
+
+    @plait.tool(read_only=True)
+    async def look(at: int) -> str:
+        """Look."""
+        await asyncio.sleep(pauses.pop(0))
+        return str(at)
+
+    both = {"calls": [{"name": "look", "input": {"at": at}} for at in (1, 2)]}
+    agent = plait.Agent("tool_calling", model=plait.Scripted([both, {"answer": "3"}]), tools=[look], name="a")
+    agent = agent.using(journal=tmp_path / "j.db")
+    agent.run("?")
+    _, (change,) = again(agent)
+    assert change.same_calls and change.calls[0] == ("look({'at': 1})", "look({'at': 2})") and not pauses
+
+
 def test_a_call_in_doubt_is_no_doubt_of_the_new_run(agent: plait.Agent[Any, Any], shop: Path) -> None:
     @plait.tool(timeout=0.05)
     async def hang() -> str:

@@ -138,7 +138,7 @@ async def run_again(
     calls = {}
     for each in whole.results:
         timeline = await read_timeline(store, each.run, bodies=False)
-        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
+        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call in timeline.tool_calls)
     old = {each.run: (task.question, each.answer) for task, each in zip(tasks, before, strict=True)}
     return whole, [
         RunChange(
