@@ -45,7 +45,7 @@ def comparison(
     models = [who] * len(outcomes) if isinstance(who, str) else list(who)
     contenders = [contender(name, model) for name, model in zip(outcomes, models, strict=True)]
     tasks = tuple(
-        SuiteTask(id=f"t{at + 1}", question="?", about=dict(about[at]) if about else {}) for at in range(count)
+        SuiteTask(id=f"t{at + 1}", question=f"{at}?", about=dict(about[at]) if about else {}) for at in range(count)
     )
     results = [
         result(row.key, f"t{at + 1}", letter == "+", turn, **other)

@@ -95,8 +95,11 @@ class MemoryStore:
     def _row(self, log: KeptLog) -> RunRow:
         gone, kept = log.status == "running" and life_of(log.owner) == "dead", self.kept.get(("result", log.head.label))
         grade = json.loads(kept.data).get("grade") if kept is not None and kept.run == log.run else None
+        rated = self.kept.get(("rating", log.run))
+        rating = {None: "", True: "good", False: "bad"}[rated and json.loads(rated.data)["good"]]
+        times = (log.started, log.updated)
         status = "interrupted" if gone else log.status
-        return RunRow(log.head, status, log.outcome, log.totals, log.started, log.updated, log.owner, grade, log.n)
+        return RunRow(log.head, status, log.outcome, log.totals, *times, log.owner, grade, log.n, rating)
 
     async def find_run(self, prefix: str) -> RunRow:
         found = [name for name, log in self.runs.items() if log.head.caller is None]
@@ -110,7 +113,7 @@ class MemoryStore:
             head, outcome, guards = row.head, row.outcome or {}, row.totals.get("guards", {})
             caller, said = head.caller.run if head.caller else "", outcome.get("answer") or outcome.get("reason") or ""
             equal = {"status": row.status, "loop": head.loop["name"], "session": head.session, "parent": head.parent}
-            equal |= {"user": head.user, "grade": (row.grade or {}).get("mark")}
+            equal |= {"user": head.user, "grade": (row.grade or {}).get("mark"), "rated": row.rating}
             cost = (row.totals.get("tree") or row.totals).get("cost_usd")
             bounds = [(query.since, row.started, 1), (query.min_cost, cost, 1), (query.max_cost, cost, -1)]
             within = [low is None or (it is not None and it * sign >= low * sign) for low, it, sign in bounds]

@@ -254,3 +254,19 @@ def test_an_unknown_argument_of_an_agent_is_a_type_error_with_the_nearest_one(gi
     with pytest.raises(TypeError, match=re.escape(f"Agent has no argument {said}")):
         plait.Agent(**{given: "x"})
     assert list(inspect.signature(plait.Agent).parameters)[:2] == ["loop", "model"]
+
+
+def test_a_field_without_a_name_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'rewoo' without a name.*loop=\"rewoo\""):
+        plait.Agent("react").using("rewoo")  # type: ignore[call-overload]
+
+
+def test_the_name_of_a_file_is_no_text_of_instructions(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (tmp_path / "plain.txt").write_text("Be brief.", "utf-8")
+    model = shell.script([final("4")])
+    words = ("run", "?", "--model", model, "--quiet", "--instructions")
+    refused = shell(*words, "plain.txt")
+    assert refused.code == 2 and "@plain.txt" in refused.err and refused.out == ""
+    for fine in ("@plain.txt", "other.txt", "Be brief, as plain.txt is.", "x" * 5000, "a\nb"):
+        assert shell(*words, fine).code == 0, fine

@@ -256,7 +256,7 @@ def test_a_crashed_cell_has_no_steps_and_its_reason_stands_below() -> None:
     made = comparison({"codeact": ["+", "-"]}, status="crashed", reason="It broke.", grade=Grade(False, 0.0, "crashed"))
     table = make_task_table(made)
     lines = table.text().splitlines()
-    assert lines[1].split() == ["t1", "?", "crashed"] and "published" not in lines[0]
+    assert lines[1].split() == ["t1", "0?", "crashed"] and "published" not in lines[0]
     assert "local: 2 of 2 runs crashed: It broke. See run run-codeact @ local-t1-0." in table.text()
 
 

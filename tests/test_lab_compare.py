@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 import plait
-from cli_support import PLAIT
+from cli_support import PLAIT, Shell
 from fork_server import run_forked
 from models_server import Asked, Server
 from patience import patience
 from plait.core import Reply, Usage
 from plait.core.errors import RateLimited
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.lab import Progress, SuiteTask, acompare, compare, load_comparison, report
 from plait.lab.classics import make_phase_table
 from plait.lab.schedule import EndpointGate
@@ -81,6 +81,35 @@ def test_cells_are_shared_between_comparisons_and_a_changed_prompt_makes_new_one
     assert len(runs_of(journal)) == 12
     compare(TASKS, loops="react", models=[model], journal=journal, again=True)
     assert len(runs_of(journal)) == 16
+
+
+def test_equal_tasks_have_runs_of_their_own_and_count_as_one(tmp_path: Path) -> None:
+    journal, model = tmp_path / "j.db", scripted(RIGHT)
+    tasks = [{"id": name, "question": "How many?", "answer": "a"} for name in "abc"]
+    made = compare(tasks, loops="react", models=[model], repeat=2, journal=journal)
+    assert made.whole and len({each.run for each in made.results}) == 6 and made.rows[0].tasks == 1
+    (listed,) = wait_for(Results(Journal.at(journal).store).list_progress())
+    assert (listed["finished"], listed["cells"]) == (6, 6)
+    compare(tasks[:2], loops="react", models=[model], repeat=2, journal=journal)
+    assert len(runs_of(journal)) == 6  # they are shared with other comparisons all the same
+
+
+def test_fail_if_wrong_or_worse(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    lines = [json.dumps({"id": str(n), "question": f"{n} + 1?", "answer": "a"}) for n in range(6)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines), "utf-8")
+    (tmp_path / "good.json").write_text(json.dumps([RIGHT]), "utf-8")
+    (tmp_path / "bad.json").write_text('["Final Answer: 5"]', "utf-8")
+    words = ("compare", "tasks.jsonl", "--loops", "react", "--quiet", "--journal", "j.db", "--models")
+    both, bad = "scripted:good.json,scripted:bad.json", "scripted:bad.json,scripted:good.json"
+    assert [shell(*words, both, *more).code for more in ((), ("--fail-if", "wrong"), ("--fail-if", "worse"))] == [
+        0,
+        1,
+        1,
+    ]
+    assert shell(*words, bad, "--fail-if", "worse").code == 0  # the second row is better
+    assert shell(*words, both, "--fail-if", "worse", "--limit", "5").code == 0  # too few to tell
+    assert shell(*words, "scripted:good.json", "--fail-if", "wrong").code == 0
 
 
 def test_a_run_that_failed_or_crashed_by_itself_is_a_result(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from lab_results import comparison, result, spent
+from lab_results import comparison, contender, result, spent
 from plait.cli.output import print_table
 from plait.core import Usage
-from plait.lab import Grade, report, statistics
+from plait.lab import Contender, Grade, report, statistics
+from plait.lab.comparison import short_names
 from plait.lab.grid import TableColumn, render_grid
 from plait.runtime.costs import in_all
 
@@ -294,7 +295,7 @@ def test_what_is_shown_on_demand() -> None:
 
             Each two rows on the same tasks:
 
-            row    is               against  tasks    wins  both right  both wrong      p  p (Holm)            tokens
+            row    is               against  tasks    wins  both right  both wrong      p  p (Holm)       token ratio
             react  too few to tell  rewoo        3  1 to 0           1           1  1.000     1.000  1.00 (1.00-1.00)
             """
         ).split("\n\n")
@@ -369,7 +370,38 @@ def test_many_pairs_are_counted_not_listed() -> None:
     shown = report.render_text(comparison(outcomes))
     assert shown.count(" is better than ") == 12
     assert "  and 13 more pairs" in shown
-    assert "bad0 and bad2; 8 more." in shown
+    assert "No difference seen" not in shown and "Too few to tell: good0 and good1; good0 and good2; " in shown
+    assert "good0 and good3; 17 more. Fewer than 6" in shown
+    few = report.render_text(comparison({f"loop{at}": "+-" for at in range(5)}))
+    assert "Too few to tell: any two rows. Fewer than 6 tasks differ" in few
+
+
+def test_tasks_that_ask_the_same_are_repeats_of_one() -> None:
+    made = comparison({"react": "+" * 8, "json": "-" * 8})
+    assert made.pairs[0].word == "better" and made.pairs[0].p == 2 / 2**8
+    same = tuple(structs.replace(task, question="?") for task in made.suite.tasks)
+    one = structs.replace(made, suite=structs.replace(made.suite, tasks=same))
+    (pair,), row = one.pairs, one.rows[0]
+    assert (pair.tasks, pair.wins_a, pair.p, pair.word) == (1, 1, 1.0, "too few to tell")
+    assert (row.n, row.tasks, row.worth) == (8, 1, 1.0) and one.by_field("steps")[0].tasks == 1
+    shown = report.render_text(one)
+    assert shown.startswith("towns: 1 task,") and "runs of one task resemble each other" in shown
+    assert report.as_object(one)["tasks"] == 1
+    other = structs.replace(same[0], tools=("calculator",)), structs.replace(same[1], now=5.0), *same[2:]
+    assert structs.replace(one, suite=structs.replace(one.suite, tasks=other)).pairs[0].tasks == 3
+
+
+def test_only_as_many_runs_of_both_rows_are_compared() -> None:
+    """Else a row that is right at every tenth run seems better in nine tasks of ten than a row like it."""
+    made = comparison({"react": ["-+--", *["-+--"] * 7], "json": ["-   ", *["-   "] * 7]})
+    (pair,) = made.pairs
+    assert (pair.tasks, pair.wins_a, pair.p) == (8, 0, 1.0)
+    assert [row.n for row in made.rows] == [32, 8]
+
+
+def test_a_row_that_is_named_by_its_loop_alone_keeps_its_name() -> None:
+    rows = [contender("bot", "m · @a"), contender("bot", "m · @b"), Contender("recorded", "recorded", "m", {"": "m"})]
+    assert short_names(rows) == {"bot @ m · @a": "m · @a", "bot @ m · @b": "m · @b", "recorded": "recorded"}
 
 
 def test_nothing_finished_is_a_table_of_dashes() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
+import plait
 from plait.core import Call, Reply, Think, Usage, assistant, user
 from plait.core.errors import BadRequest, ConfigError, RateLimited
 from plait.models.base import Abilities, Model, Response
 from plait.models.chat import ChatModel
+from plait.models.prices import Price
 from plait.models.recorded import NotRecorded, Recorded
 from plait.models.scripted import Scripted
 
@@ -220,3 +223,11 @@ async def test_a_request_that_is_not_recorded_shows_the_first_difference():
     assert "differs" in str(caught.value)
     with pytest.raises(NotRecorded, match="no record of any"):
         await ask(Recorded([]), chat())
+
+
+def test_a_price_is_the_rate_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('["Final Answer: 4"]', "utf-8")
+    price = Price(1000, 2000)
+    for model in (Scripted(["Final Answer: 4"], rate=price), Scripted.from_file(tmp_path / "s.json", rate=price)):
+        run = plait.Agent("react", model=model, journal=tmp_path / "j.db").run("2 + 2?")
+        assert run.status == "answered" and run.cost_usd and model.rate == price.rate

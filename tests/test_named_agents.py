@@ -561,6 +561,31 @@ def test_agents_and_texts_are_rows_of_a_comparison_and_a_recommendation(shell: S
     assert changed.code == 0 and len(log_of(shop)) == 12
 
 
+def test_an_agent_is_compared_with_other_loops(shell: Shell, shop: Path) -> None:
+    (shop / "tasks.jsonl").write_text('{"id": "a", "question": "Refund A1", "answer": "Refunded."}\n', "utf-8")
+    words = ("tasks.jsonl", "-a", "support:make", "--loops", "tool_calling,react(dialect=lines)", "--journal", "j.db")
+    done = shell("compare", *words, "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["rows"]
+    names = ["support:make/tool_calling", "support:make/react(dialect=lines)"]
+    assert [(row["loop"], row["agent"]) for row in rows] == [(name, "support:make") for name in names]
+    heads = {row.head.loop["name"]: row.head for row in Journal(shop / "j.db").runs()}
+    assert set(heads) == {"tool_calling", "react"} and rows[0]["success"] == 1.0
+    assert all([spec["name"] for spec in head.tools] == ["refund"] for head in heads.values())
+    (shop / "rows.json").write_text(json.dumps({"rows": [{**rows[1], "success": 1.0, "successes": 1}]}), "utf-8")
+    chosen = shell("recommend", "rows.json")
+    assert "-a support:make --loop react --set dialect=lines --model" in chosen.out, chosen.err
+
+
+def test_a_loop_that_an_agent_is_compared_with_takes_its_models_for_the_phases_that_it_has(tmp_path: Path) -> None:
+    model = plait.Scripted(lambda request: {"answer": "42"})
+    agent = plait.Agent("rewoo", model=model, models={"plan": model}, name="planner")
+    tasks = [{"id": "a", "question": "6*7?", "answer": "42"}]
+    found = plait.compare(tasks, agents=agent, loops=["json", "rewoo"], journal=tmp_path / "j.db")
+    assert [row.loop for row in found.rows] == ["planner/json", "planner/rewoo"]
+    assert {"plan", "solve"} <= set(found.rows[1].models) and found.rows[0].success == 1.0
+
+
 def test_agents_of_a_comparison_keep_their_own_settings_and_need_names(tmp_path: Path) -> None:
     tasks = [{"id": "a", "question": "6*7?", "answer": "42"}]
     agent = plait.Agent("react", model=plait.Scripted(["Final Answer: 42"]), limits=plait.Limits(steps=3))

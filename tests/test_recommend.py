@@ -492,3 +492,13 @@ def test_every_loop_is_read_back_from_its_word() -> None:
 def test_a_word_that_is_none_is_refused(word: str) -> None:
     with pytest.raises(ConfigError):
         loops.loop_from(word)
+
+
+def test_rows_that_differ_at_the_end_of_long_texts_have_the_names_of_the_comparison() -> None:
+    texts = [
+        {"instructions": f"You answer questions about the orders of a shop. Be {how}."} for how in ("brief", "long")
+    ]
+    rows = [row(texts=each, who=f"local · @{at}.txt", agent="bot") for at, each in enumerate(texts)]
+    names = [str(plait.recommend(table(each))).split(":")[0] for each in rows]
+    assert names == ["react with local · @0.txt", "react with local · @1.txt"]
+    assert "react with local" in str(plait.recommend(table(row())))

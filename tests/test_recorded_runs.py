@@ -72,6 +72,7 @@ def test_runs_are_listed_filtered_and_loaded(journal: Path) -> None:
     [
         {"users": "x"},
         {"status": "odd"},
+        {"rated": "right"},
         {"since": "yesterday"},
         {"since": True},
         {"until": float("nan")},
@@ -247,13 +248,62 @@ def test_costs_by_user_as_a_table(plait: Shell) -> None:
     made(journal, user="ada")
     made(journal, None, user="ben|x")
     table = plait("costs", "--by", "user")
-    assert table.code == 0 and "0.00120" in table.out and "1 run with an unknown price" in table.out
+    lines = [line.split() for line in table.out.splitlines()]
+    assert [lines[0][-2:], *(line[-2:] for line in lines[1:3])] == [["USD", "unpriced"], ["0.00120", "0"], ["?", "1"]]
+    assert lines[1][0] == "ada" and lines[2][0] == "ben|x" and "unknown price" in table.out
     (only,) = json.loads(plait("costs", "--by", "user", "--user", "ada", "--json").out)
     assert (only["key"], only["cost_usd"]) == ("ada", 0.0012)
     assert plait("costs", "--by", "day", "--csv").out.startswith("day,runs,calls,in,out,USD")
     assert plait("costs", "--by", "user", "--last", "2").code == 2
     filtered = plait("costs", "--last", "5", "--user", "ada", "--csv")
     assert filtered.code == 0 and len(filtered.out.splitlines()) == 2
+
+
+def test_a_run_with_two_tags_is_not_counted_as_two_without_a_price(plait: Shell) -> None:
+    made(plait.folder / "journal.db", None, tags=["web", "beta"])
+    table = plait("costs", "--by", "tag")
+    assert [line.split()[-2:] for line in table.out.splitlines()[1:3]] == [["?", "1"], ["?", "1"]]
+    assert "2" not in table.out.splitlines()[-1]
+    assert plait("costs", "--by", "tag", "--csv").out.splitlines()[0].endswith(",USD,unpriced")
+    priced = made(plait.folder / "journal.db", tags=["dear"])
+    assert plait("costs", "--by", "tag", "--tag", "dear").out.splitlines()[0].split()[-1] == "USD" and priced
+
+
+def test_a_rating_is_given_shown_and_filtered(plait: Shell) -> None:
+    journal = plait.folder / "journal.db"
+    one, two, three = (made(journal, user="ada") for _ in range(3))
+    runs = library.open_journal(journal)
+    runs.rate(one, good=False, why="it guessed")
+    asyncio.run(runs.arate(two.id, good=True))
+    assert [(row.id, row.rating) for row in runs.list()] == [(three.id, ""), (two.id, "good"), (one.id, "bad")]
+    assert [row.id for row in runs.list(rated="bad")] == [one.id]
+    assert [each.runs for each in runs.costs("user", rated="good")] == [1]
+    with pytest.raises(UnknownRun):
+        runs.rate("none", good=True)
+    assert "answered, rated bad" in plait("runs", "--rated", "bad").out and "rated good" in plait("show", two.id).out
+    assert [each["rating"] for each in json.loads(plait("runs", "--json").out)] == [None, "good", "bad"]
+    assert plait("rate", one.id, "good").code == 0  # the last word counts
+    assert len(json.loads(plait("runs", "--rated", "good", "--json").out)) == 2
+    none = plait("runs", "--grade", "bad")
+    assert "No runs that match" in none.err and "--rated" in none.err
+    assert "--rated" not in plait("runs", "--grade", "flaw").err
+
+
+def test_a_rating_that_cannot_be_read_hides_no_run(journal: Path) -> None:
+    run = made(journal)
+    library.open_journal(journal).rate(run, good=False)
+    for broken in (b"{", b"[1]", b'"x"', b'{"good": {"a": 1}}'):
+        with sqlite3.connect(journal) as connection:
+            connection.execute("UPDATE kept SET data = ? WHERE kind = 'rating'", (broken.decode(),))
+        (row,) = library.open_journal(journal).list()
+        assert row.id == run.id and row.rating in ("", "good", "bad")
+
+
+def test_an_agent_that_is_not_found_by_its_word_is_found_by_its_name(plait: Shell) -> None:
+    made(plait.folder / "journal.db")
+    none = plait("runs", "--agent", "orders:agent")
+    assert "No runs that match" in none.err and "name=" in none.err
+    assert "name=" not in plait("runs", "--agent", "orders").err
 
 
 AGENT = """

@@ -15,6 +15,7 @@ import pytest
 import plait
 from cli_support import Shell
 from plait.core.errors import ConfigError
+from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab.comparison import Comparison
 from plait.lab.regression import RECORDED, RunChange, check_requests, find_runs, run_again
@@ -356,6 +357,23 @@ def test_child_runs_make_no_calls_with_effects(tmp_path: Path, is_known: bool) -
         sent.clear()
 
 
+def test_calls_that_run_at_the_same_time_may_end_in_another_order(tmp_path: Path) -> None:
+    pauses = [0.03, 0.0, 0.0, 0.03]
+
+    @plait.tool(read_only=True)
+    async def look(at: int) -> str:
+        """Look."""
+        await asyncio.sleep(pauses.pop(0))
+        return str(at)
+
+    both = {"calls": [{"name": "look", "input": {"at": at}} for at in (1, 2)]}
+    agent = plait.Agent("tool_calling", model=plait.Scripted([both, {"answer": "3"}]), tools=[look], name="a")
+    agent = agent.using(journal=tmp_path / "j.db")
+    agent.run("?")
+    _, (change,) = again(agent)
+    assert change.same_calls and change.calls[0] == ("look({'at': 1})", "look({'at': 2})") and not pauses
+
+
 def test_a_call_in_doubt_is_no_doubt_of_the_new_run(agent: plait.Agent[Any, Any], shop: Path) -> None:
     @plait.tool(timeout=0.05)
     async def hang() -> str:
@@ -383,11 +401,57 @@ def test_its_own_runs_are_not_checked_the_next_time(agent: plait.Agent[Any, Any]
     assert len(graded) == 1 and graded[0].head.run != first.id
 
 
-def test_equal_runs_are_each_compared(agent: plait.Agent[Any, Any], shop: Path) -> None:
-    runs = {agent.run(REFUND, on_wait=approve).id for _ in range(3)}
+def test_equal_questions_are_one_task_with_a_new_run_for_each_recorded_one(
+    agent: plait.Agent[Any, Any], shop: Path
+) -> None:
+    runs = {agent.run(REFUND, on_wait=approve).id for _ in range(8)}
+    made, changes = again(agent.using(instructions="LOUD LARGER"))
+    assert {each.run for each in changes} == runs and len({each.again for each in changes}) == 8 and made.whole
+    assert [(row.n, row.tasks, row.success) for row in made.rows] == [(8, 1, 1.0), (8, 1, 0.0)]
+    (pair,) = made.pairs
+    assert (pair.tasks, pair.p, pair.word) == (1, 1.0, "too few to tell")
+    shown = str(made)
+    assert shown.startswith("8 recorded runs: 1 task,") and "In all 8 new runs, " in shown
+    (listed,) = asyncio.run(Results(Journal.at(agent.journal or None).store).list_progress())
+    assert (listed["finished"], listed["cells"]) == (8, 8)
+
+
+def test_only_the_new_runs_are_paid_now(tmp_path: Path) -> None:
+    price = plait.Price(1000, 1000)
+    agent = plait.Agent("json", model=plait.Scripted(lambda _: {"answer": "a"}, rate=price), name="a")
+    agent = agent.using(journal=tmp_path / "j.db")
+    agent.run("Which?")
+    made, (change,) = again(agent)
+    cost = plait.open_journal(tmp_path / "j.db").load(change.again).cost_usd
+    assert cost and f"In all 1 new run, {round(cost * 1000):,} tokens, {cost:.5f} USD." in str(made)
+    assert str(made).startswith("1 recorded run: 1 task")
+
+
+def test_every_recorded_answer_of_a_question_is_right_but_those_rated_bad(tmp_path: Path) -> None:
+    said = ["red"]
+    agent = plait.Agent("json", model=plait.Scripted(lambda _: {"answer": said[0]}), name="a")
+    agent = agent.using(journal=tmp_path / "j.db")
+    runs = plait.open_journal(tmp_path / "j.db")
+    red = agent.run("Which?")
+    said[0] = "blue"
+    blue, only = agent.run("Which?"), agent.run("And here?")
+    said[0] = "red"
+    made, _ = again(agent)
+    assert [each.grade.success for each in made.results] == [True] * 3 + [False, True, True]
+    runs.rate(only, good=False)
+    runs.rate(red, good=False)
     made, changes = again(agent)
-    assert {each.run for each in changes} == runs and made.whole
-    assert [row.n for row in made.rows] == [3, 3]
+    assert {each.run for each in changes} == {red.id, blue.id}  # nothing is right for the other question
+    assert {each.run: each.grade.success for each in made.results[:2]} == {red.id: False, blue.id: True}
+    assert [each.grade.success for each in made.results[2:]] == [False, False]
+    (tmp_path / "checks.py").write_text("def right(task, run):\n    return run.answer == 'red'\n", "utf-8")
+    made, changes = again(agent, grader=f"{tmp_path}/checks.py:right")
+    assert len(changes) == 3 and [row.success for row in made.rows] == [1 / 3, 1.0]
+    for run in (red, blue):
+        runs.rate(run, good=False)
+    with pytest.raises(ConfigError, match="None of these runs") as why:
+        again(agent)
+    assert "rated bad" in str(why.value.hint)
 
 
 def test_runs_with_files_later_turns_and_unanswered_runs_are_left_out(agent: plait.Agent[Any, Any], shop: Path) -> None:
@@ -460,6 +524,41 @@ def test_filters_select_runs_and_made_by_another_agent(shell: Shell, shop: Path)
     for given in (("--user", "eve"), ("--made-by", "billing")):
         none = shell(*words, "--last", "9", *given)
         assert none.code == 2 and "The journal has no such run" in none.err and "name=" in none.err
+    assert "--rated" in shell(*words, "--last", "9", "--grade", "bad").err
+
+
+def test_runs_that_are_not_shown_are_counted(shell: Shell, shop: Path) -> None:
+    words = ("replay", "-a", "support:agent", "--last")
+    assert "other agents" not in shell(*words, "9").err
+    (shop / "other.py").write_text("from support import agent\n\nagent = agent.using(name='other')\n")
+    assert shell("run", REFUND, "-a", "other:agent", "--approve", "never", "--quiet").code == 0
+    assert "1 of the newest 3 runs are of other agents" in shell(*words, "9").err
+    assert (
+        "other agents" not in shell(*words, "2").err and "other agents" not in shell(*words, "9", "--user", "ada").err
+    )
+    assert shell("rate", "last", "bad").code == 0
+    done = shell("replay", "-a", "other:agent", "--last", "9", "--rated", "bad")
+    assert "1 of 1 run" in done.err
+    assert "rated bad" in shell("replay", "-a", "other:agent", "--last", "9", "--run", "--quiet").err
+    assert shell(*words, "9", "--run", "--quiet", "--rated", "good").code == 2
+
+
+def test_a_gate_fails_only_if_the_prompt_is_worse(shell: Shell, shop: Path) -> None:
+    words = ("replay", "-a", "support:agent", "--last", "9", "--run", "--quiet", "--instructions", "LOUD LARGER")
+    assert shell(*words).code == 1 and shell(*words, "--fail-if", "wrong").code == 1
+    assert shell(*words, "--fail-if", "worse").code == 0  # 2 questions prove nothing
+    for order in range(4):
+        question = ask(("refund", {"order": 20 + order}))
+        assert shell("run", question, "-a", "support:agent", "--approve", "never", "--quiet").code == 0
+    worse = shell(*words, "--fail-if", "worse")
+    assert worse.code == 1 and "recorded is better than support:agent" in worse.out
+    assert shell(*words[:-2], "--fail-if", "worse").code == 0
+
+
+def test_a_question_that_is_rated_bad_alone_is_counted(shell: Shell, shop: Path) -> None:
+    assert shell("rate", "last", "bad").code == 0
+    done = shell("replay", "-a", "support:agent", "--last", "9", "--run", "--quiet")
+    assert done.code == 0 and "1 run left out: rated bad" in done.err and "1 recorded run: 1 task" in done.out
 
 
 def test_the_command_asks_again_and_compares(shell: Shell, shop: Path) -> None:
@@ -494,6 +593,8 @@ def test_several_instructions_are_rows(shell: Shell, shop: Path) -> None:
     assert len(found["rows"]) == 3 and len(found["changes"]) == 4
     changed = {each["variant"] for each in found["changes"] if each["answers"][0] != each["answers"][1]}
     assert len(changed) == 1 and "loud" in changed.pop()
+    assert "Each two rows" in (shown := shell(*words, "--instructions", "@loud.txt").out)
+    assert [line.split()[0] for line in shown.split("Each two rows")[1].splitlines()[3:5]] == ["recorded"] * 2
 
 
 @pytest.mark.parametrize(
@@ -505,6 +606,7 @@ def test_several_instructions_are_rows(shell: Shell, shop: Path) -> None:
         (("last", "--run"), "not clear which runs"),
         (("last", "--grader", "has"), "--grader works only with --run"),
         (("last", "-a", "support:agent", "--effects"), "--effects works only with --run"),
+        (("last", "-a", "support:agent", "--fail-if", "worse"), "--fail-if works only with --run"),
         (("last", "-a", "support:agent", "--user", "ada"), "--user works only with --last"),
         (("-a", "support:agent", "--last", "2", "--tree"), "--tree works only with one RUN"),
         (("-a", "support:agent", "--last", "2", "--instructions", "a", "--instructions", "b"), "only with --run"),

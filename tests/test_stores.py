@@ -287,8 +287,10 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
                 await log.end(status, outcome, totals)
             if mark and made.label == "cell":
                 await store.keep("result", "cell", made.run, json.dumps({"grade": {"mark": mark}}).encode())
+            if n % 3 == 0:
+                await store.keep("rating", made.run, made.run, json.dumps({"good": n % 2 == 0, "why": "'"}).encode())
     matched: dict[str, bool] = {}
-    for _ in range(400 if CAMPAIGN else 150):
+    for _ in range(400 if CAMPAIGN else 220):
         asked_for = {
             "status": ["answered", "failed", "waiting", "running", "interrupted"],
             "loop": ["react", "json"],
@@ -300,6 +302,7 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
             "user": ["ada", 'o"b', "été", "nobody"],
             "tags": [("a",), (",",), ('"',), ("a", "b"), ("a,b",), ("\\",), ("none",)],
             "grade": ["right", "wrong"],
+            "rated": ["good", "bad"],
             "since": [10.0, 20.5],
             "until": [10.0, 30.0],
             "min_cost": [0.0, 0.25, 1.0],
@@ -316,7 +319,7 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         }
         chosen = chance.sample(sorted(asked_for), chance.randint(0, 3))
         query = RunQuery(**{name: chance.choice(asked_for[name]) for name in chosen})
-        found = [[(row.head.run, row.status, row.n) for row in await store.list_runs(query)] for store in stores]
+        found = [[(row.id, row.status, row.n, row.rating) for row in await store.list_runs(query)] for store in stores]
         assert all(each == found[0] for each in found), query
         sums = [await store.list_totals(query) for store in stores]
         assert all(each == sums[0] for each in sums) and [each.run for each in sums[0]] == [

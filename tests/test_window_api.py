@@ -277,7 +277,14 @@ def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> 
         (only,) = server.ask("GET", "/api/costs?by=agent&user=ada")[2]["groups"]
         assert (only["key"], only["runs"]) == ("plait", 1)
         assert server.ask("GET", "/api/questions")[2] == {"questions": []}
-        for wrong in ("runs?since=x", "runs?status=odd", "costs?by=moon", "costs?min_cost=x", "questions?until=x"):
+        for wrong in (
+            "runs?since=x",
+            "runs?status=odd",
+            "runs?rated=odd",
+            "costs?by=moon",
+            "costs?min_cost=x",
+            "questions?until=x",
+        ):
             status, _, said = server.ask("GET", f"/api/{wrong}")
             assert status == 400 and said["error"]["message"], wrong
         for bad in ({"tags": "web"}, {"user": "u" * 300}, {"metadata": {"x": "y" * 20_000}}, {"user": "a\nb"}):

@@ -242,8 +242,10 @@ class Agent(AgentPlans[DepsT, OutputT]):
     @overload
     def using(self, **new: Unpack[AgentChanges[DepsT]]) -> Agent[DepsT, OutputT]: ...
 
-    def using(self, **changes: Any) -> Agent[Any, Any]:
+    def using(self, *_: Any, **changes: Any) -> Agent[Any, Any]:
         """Return a copy of this agent with some fields changed."""
+        if _:
+            raise ConfigError(f"using got {_[0]!r} without a name.", hint='Name each field: using(loop="rewoo").')
         known = {item.name for item in fields(self) if not item.name.startswith("_")}
         for name in changes:
             if name not in known:

@@ -13,6 +13,7 @@ from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow, RunTotals
+from plait.journal.results import Results
 from plait.journal.run_query import make_query
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, NoJournal, Store, read_timeline, wait_for
@@ -60,9 +61,9 @@ class CostGroup(Struct, frozen=True):
 
 
 class RecordedRuns:
-    """The runs of a journal: lists them, loads them, and returns their open questions and costs.
+    """The runs of a journal: lists, loads and rates them, and returns their open questions and costs.
 
-    `list`, `questions` and `costs` take filters: `status`, `grade`, `user`, `tags`, `agent`, `loop`, `model`,
+    `list`, `questions` and `costs` take filters: `status`, `grade`, `rated`, `user`, `tags`, `agent`, `loop`, `model`,
     `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`. A time is a `datetime`, seconds
     since 1970, ISO 8601 or an age such as "7d". Each method has an asynchronous form with the same arguments, such as
     `alist`. A journal that does not exist yet has no runs.
@@ -77,8 +78,8 @@ class RecordedRuns:
     def list(self, **filters: Any) -> Sequence[RunRow]:
         """Return the runs that match, the newest first; all without `limit`. Raises `ConfigError`.
 
-        `row.head` has the id (`run`), question, user, tags and metadata, `row.outcome` how the run ended, `row.totals`
-        what it used. `load` returns the whole run.
+        `row.id` is its id. `row.head` has the question, user, tags and metadata, `row.outcome` how the run ended,
+        `row.totals` what it used. `load` returns the whole run.
         """
         return wait_for(self.alist(**filters))
 
@@ -114,6 +115,13 @@ class RecordedRuns:
         waiting = {**filters, "status": "waiting"}
         rows = await self.alist(**waiting) if run is None else [await self._store.find_run(id_of_run(run))]
         return [each for row in rows for each in await read_open_questions(self._store, row)]
+
+    def rate(self, run: str | Run[Any], *, good: bool, why: str = "") -> None:
+        """Rate a run, in place of an earlier rating. Raises `UnknownRun`."""
+        wait_for(self.arate(run, good=good, why=why))
+
+    async def arate(self, run: str | Run[Any], *, good: bool, why: str = "") -> None:
+        await Results(self._store).rate(id_of_run(run), good, why)
 
     def costs(self, by: str, **filters: Any) -> Sequence[CostGroup]:
         """Return what the runs that match used "by" day, user, tag or agent, the largest cost first; days in order.
@@ -165,7 +173,7 @@ _KEYS: dict[str, Callable[[RunTotals], tuple[str, ...]]] = {
 
 
 def open_journal(path: str | os.PathLike[str] | None = None) -> RecordedRuns:
-    """Open the runs of a journal for reading: a file, or the default journal. Opens no file before it is asked."""
+    """Open the runs of a journal: a file, or the default journal. Opens no file before it is asked."""
     return RecordedRuns(Journal.at(path).store)
 
 
@@ -185,6 +193,7 @@ def describe_run(row: RunRow) -> dict[str, Any]:
         "run": head.run,
         "status": row.status,
         "grade": row.grade,
+        "rating": row.rating or None,
         "question": head.question,
         "answer": outcome.get("answer"),
         "reason": outcome.get("reason"),

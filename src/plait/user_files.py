@@ -128,7 +128,9 @@ def read_text(name: str) -> str:
 
 
 def read_text_or_file(given: str) -> str:
-    """Return a text: the words themselves, or the content of `@FILE`. Raises `ConfigError`."""
+    """Return a text: the words themselves (no file's name), or the content of `@FILE`. Raises `ConfigError`."""
+    if os.path.isfile(given):
+        raise ConfigError(f"{given!r} is a file, and not a text.", hint=f"@{given} is its text.")
     return read_text(given[1:]).strip() if given.startswith("@") else given
 
 

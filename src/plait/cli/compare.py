@@ -8,16 +8,17 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import Any, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
 from plait.cli import options
 from plait.cli.agent_options import find_agent, make_fields, parse_model_settings, read_values
 from plait.cli.commands import exit_with
-from plait.cli.main import CANCELLED
+from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table, write_file
 from plait.cli.process import cancellable, stdout_to_stderr
+from plait.cli.run_output import CODES
 from plait.core.errors import ConfigError
 from plait.core.text import clean, shorten
 from plait.journal.results import Results
@@ -41,7 +42,8 @@ Examples:
   plait compare world --loops phased --model reason=openai:gpt-5,local --model reply=local
 
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
-everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong usage.
+everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error or --fail-if, 2 wrong
+usage.
 """
 T = TypeVar("T")
 CONTINUE = "The same command continues where it stopped."
@@ -59,7 +61,7 @@ table_output = options.combine(
 
 @click.command(epilog=EPILOG)
 @click.argument("suite", metavar="SUITE|FILE")
-@click.option("--loops", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default without -a).")
+@click.option("--loops", metavar="A,B", help="Loops, as react or react(dialect=lines), also of agents; default all.")
 @options.named_agents
 @click.option("--models", metavar="X,Y", help="Models for all phases (default local, or those of an agent).")
 @options.repeatable(
@@ -75,6 +77,7 @@ table_output = options.combine(
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.jobs
 @options.budget
+@options.fail_if
 @click.option("--name", default="", metavar="NAME", help="The comparison's name (default: made from its parts).")
 @options.repeat_finished
 @click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
@@ -91,6 +94,13 @@ def compare(
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
+    runs_cells: CellEngine | None = None
+    if engine == "ray":
+        from plait.lab.ray import RayEngine
+
+        runs_cells = RayEngine(address)
+    elif address:
+        raise ConfigError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
     same = ("loops", "models", "repeat", "limit", "name")
     shared = {name: value for name, value in flags.items() if name not in (*TEXTS, "tools")}
     done = run_comparison(
@@ -100,21 +110,22 @@ def compare(
         texts=parse_texts(**{name: flags[name] for name in TEXTS}),
         phases=parse_phase_models(phases),
         settings=parse_settings_axis(flags["model_settings"]),
-        engine=_engine(engine, address),
+        engine=runs_cells,
         **{name: flags[name] for name in same},
     )
     print_comparison(done, flags)
-    exit_with(0 if done.whole else 4)
+    exit_after(done, flags["fail_if"])
 
 
-def _engine(name: str, address: str | None) -> CellEngine | None:
-    if name == "ray":
-        from plait.lab.ray import RayEngine
-
-        return RayEngine(address)
-    if address:
-        raise ConfigError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
-    return None
+def exit_after(comparison: Comparison, fail_if: str | None) -> NoReturn:
+    """Exit with 4 if a comparison is not finished, else as --fail-if says."""
+    if not comparison.whole:
+        exit_with(CODES["stopped"])
+    is_failed = {
+        "worse": any(each.a == comparison.contenders[0].key and each.word == "better" for each in comparison.pairs),
+        "wrong": not all(each.grade.success for each in comparison.results if each.cell),  # recorded runs have no cell
+    }
+    exit_with(CRASHED if fail_if and is_failed[fail_if] else 0)
 
 
 def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Comparison:

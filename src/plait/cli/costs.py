@@ -19,7 +19,7 @@ from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.core.text import clean, format_count
+from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import Journal
@@ -158,9 +158,13 @@ def _group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:
     columns = [make_column(groups, by, lambda each: each.key or ABSENT, left=True)]
     for head, name in (("runs", "runs"), ("calls", "calls"), ("in", "input_tokens"), ("out", "output_tokens")):
         columns.append(TableColumn(head, tuple(f"{getattr(each, name):,}" for each in groups)))
-    columns.append(make_column(groups, "USD", lambda each: f"{each.cost_usd:.5f}"))
-    unpriced = sum(each.unpriced for each in groups)
-    notes = [f"USD lacks {format_count(unpriced, 'run')} with an unknown price."] if unpriced else []
+    columns.append(
+        make_column(groups, "USD", lambda each: "?" if each.unpriced == each.runs else f"{each.cost_usd:.5f}")
+    )
+    notes = []
+    if any(each.unpriced for each in groups):
+        columns.append(make_column(groups, "unpriced", lambda each: f"{each.unpriced:,}"))
+        notes = ["unpriced: runs with an unknown price, which USD lacks."]
     return ReportTable((), tuple(columns), tuple(notes))
 
 

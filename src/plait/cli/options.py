@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from plait.core.errors import ConfigError
-from plait.journal.run_query import STATES
+from plait.journal.run_query import RATINGS, STATES
 from plait.journal.store import is_address
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ named_agents = click.option("-a", "--agent", "words", metavar="AGENT", multiple=
 _filters = (
     click.option("--status", type=click.Choice(STATES), help="Only runs with this status."),
     click.option("--grade", metavar="MARK", help="Only runs with this grade of a comparison, such as wrong."),
+    click.option("--rated", type=click.Choice(RATINGS), help="Only runs that a user rated so."),
     click.option("--session", metavar="NAME", help="Only runs of this conversation."),
     click.option("--user", metavar="NAME", help="Only runs for this user."),
     repeatable("--tag", "tags", "TAG", "Only runs with this tag. If repeated: with all of them."),
@@ -195,6 +196,13 @@ def read_annotations(flags: dict[str, Any]) -> RunAnnotations:
     return {"user": user, "tags": tags or None, "metadata": metadata or None}
 
 
+def describe_no_match(filters: Mapping[str, Any]) -> str:
+    """Return what to try if no run matches, "" if nothing is known."""
+    said = " A rating is not a grade: use --rated." if filters.get("grade") in RATINGS else ""
+    of_name = " Runs of an agent with name= have this name, others module:agent or /WHOLE/PATH/file.py:agent."
+    return said + of_name * (":" in (filters.get("agent") or ""))
+
+
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
@@ -206,6 +214,8 @@ _SAVE = "Save the files that tools returned in this folder. Nothing is overwritt
 save_files = click.option("--save-files", "folder", metavar="DIR", help=_SAVE)
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
+_FAIL_IF = "Exit with 1 if a run is wrong, or a row worse than the first one."
+fail_if = click.option("--fail-if", type=click.Choice(["wrong", "worse"]), help=_FAIL_IF)
 budget = click.option(
     "--budget",
     type=NUMBER,

@@ -15,7 +15,6 @@ from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
 from plait.cli.output import as_json, clean_text, print_json, print_table
 from plait.cli.resume import find_run_and_agent
-from plait.cli.run_output import CODES
 from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import clean, format_count, one_line, shorten
 from plait.journal.records import RunRow
@@ -33,11 +32,11 @@ Examples:
 
 With --run the questions are asked again, and the new runs are compared with the recorded ones. Calls of tools with
 effects are not made: they get the results that equal calls had in these runs. Later turns of conversations, runs with
-files, and runs without an answer are left out. Exit codes: 0 nothing differs, or all new runs are right; 1 something
-differs, or is not right; 4 the budget or an endpoint ended it early; 2 wrong usage.
+files, and runs without an answer are left out. Exit codes: 0 nothing differs, or all new runs are right (with
+--fail-if worse: not worse); 1 otherwise; 4 the budget or an endpoint ended it early; 2 wrong usage.
 """
 TEXTS = ("prompts", "system", "instructions")
-FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_cost", "max_cost")
+FILTERS = ("status", "grade", "rated", "session", "user", "tags", "since", "until", "min_cost", "max_cost")
 
 
 @click.command(epilog=EPILOG)
@@ -52,6 +51,7 @@ FILTERS = ("status", "grade", "session", "user", "tags", "since", "until", "min_
 @options.repeat_finished
 @options.jobs
 @options.budget
+@options.fail_if
 @options.agent(only=("tools", "model", "make_deps", *TEXTS), recorded=True, compared=TEXTS)
 @options.load_tools
 @options.journal
@@ -76,7 +76,7 @@ def replay(
 
     texts = parse_texts(**{name: flags.pop(name) for name in TEXTS})
     filters = {name: flags.pop(name) for name in FILTERS}
-    wanted = {name: flags.pop(name) for name in ("grader", "effects", "again", "jobs", "budget", "quiet")}
+    wanted = {name: flags.pop(name) for name in ("grader", "effects", "again", "jobs", "budget", "quiet", "fail_if")}
     if texts is not None and len(texts) > 1 and not asks_again:
         raise ConfigError("Several texts can be compared only with --run.", hint="Give one, or add --run.")
     context = click.get_current_context()
@@ -107,7 +107,11 @@ def replay(
     rows = find_runs(journal, names, last, **filters) if last is not None else [journal.run(run or "last")]
     if not rows:
         hint = "`plait runs` lists the runs, --made-by names another agent. In Python, an agent's runs have its name=."
+        hint += options.describe_no_match(filters)
         raise ConfigError(f"The journal has no such run of {' or '.join(dict.fromkeys(names))}.", hint=hint)
+    recent = find_runs(journal, [""], last, **filters) if last is not None and len(rows) < last else []
+    if others := len({row.id for row in recent} - {row.id for row in rows}):
+        click.echo(f"{others:,} of the newest {format_count(len(recent), 'run')} are of other agents.", err=True)
     if asks_again:
         _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
     _check_requests(agent.using(**changes), rows, as_object=as_object)
@@ -161,19 +165,22 @@ def _run_again(
     *,
     as_object: bool,
     quiet: bool,
+    fail_if: str | None,
     **wanted: Any,
 ) -> NoReturn:
     """Ask the questions of runs again, print the comparison and what changed, and exit."""
-    from plait.cli.compare import wait_for_comparison
+    from plait.cli.compare import exit_after, wait_for_comparison
     from plait.lab import report
-    from plait.lab.regression import RECORDED, run_again
+    from plait.lab.regression import is_usable, run_again
 
-    wanted |= {"texts": texts}
     comparison, changes = wait_for_comparison(
-        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, **wanted), quiet=quiet
+        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, texts=texts, **wanted), quiet=quiet
     )
-    if left := len(rows) - len(comparison.suite.tasks):
-        click.echo(f"{format_count(left, 'run')} left out: files, a later turn, or no answer.", err=True)
+    usable, asked = sum(map(is_usable, rows)), len(comparison.suite.tasks)
+    bad = "rated bad, so the right answer is unknown. A function as --grader needs none"
+    for count, why in ((len(rows) - usable, "files, a later turn, or no answer"), (usable - asked, bad)):
+        if count:
+            click.echo(f"{format_count(count, 'run')} left out: {why}.", err=True)
     if as_object:
         print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changes)})
     else:
@@ -184,7 +191,4 @@ def _run_again(
                 if not same:
                     before, after = (clean(shorten(one_line(text), 200)[0]) for text in both)
                     click.echo(f"{each.run} -> {each.again} ({clean(each.variant)}), {what}: {before} -> {after}")
-    if not comparison.whole:
-        exit_with(CODES["stopped"])
-    is_right = all(each.grade.success for each in comparison.results if each.variant != RECORDED)
-    exit_with(0 if is_right else CRASHED)
+    exit_after(comparison, fail_if or "wrong")

@@ -63,7 +63,7 @@ def runs(context: click.Context, /, journal: str | None, as_object: bool, **filt
         which = f" that are {query.status}" if query.status else ""
         which += f" of the session {clean(query.session)}" if query.session else ""
         which += " that match" if query != RunQuery(query.status, session=query.session, limit=query.limit) else ""
-        click.echo(f"No runs{which} in {store.place}.", err=True)
+        click.echo(f"No runs{which} in {store.place}.{options.describe_no_match(filters)}", err=True)
         return
     lines = []
     for row in rows:
@@ -147,7 +147,7 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
 def rate(run: str, judgement: str | None, why: str, journal: str | None, as_object: bool) -> None:
     """Rate RUN (an id, the beginning of one, or `last`) as good or bad, or list all ratings, newest first.
 
-    A run has one rating: a new one replaces it. `plait trajectories` uses the ratings.
+    A new rating replaces the old one. `plait trajectories` and `plait replay --run` use it; `--rated` selects by it.
     """
     results = Results(open_journal(journal).store)
     if run == "list" and judgement is None:

@@ -325,8 +325,15 @@ class RunRow(Struct, frozen=True):
     """the `plait.lab.Grade` of a comparison, as JSON; None if none graded the run"""
     n: int = 0
     """number in its store: runs that began later have greater ones"""
+    rating: str = ""
+    """good or bad, as a user rated it; "" if nobody did"""
+
+    @property
+    def id(self) -> str:
+        return self.head.run
 
     @property
     def verdict(self) -> str:
-        """Return the status for people, with the grade if there is one: `answered, graded wrong`."""
-        return f"{self.status}, graded {self.grade['mark']}" if self.grade is not None else self.status
+        """Return the status for people, with grade and rating if there are any: `answered, graded wrong, rated bad`."""
+        graded = f", graded {self.grade['mark']}" if self.grade is not None else ""
+        return self.status + graded + (f", rated {self.rating}" if self.rating else "")

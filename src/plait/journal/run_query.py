@@ -14,6 +14,7 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted")
+RATINGS = ("good", "bad")
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 Time: TypeAlias = datetime | date | float | str
@@ -29,9 +30,9 @@ class RunQuery(Struct, frozen=True):
     `children`, `caller` or `numbers`. `is_tainted`: only runs that read content from outside. `is_open`: only runs that
     have not ended, or ended with calls in doubt. `before`: only runs with a smaller number. `limit`: -1 for all.
 
-    A run has all of `tags`. `agent` is the name in its head, or under which a server served it. `grade` is the mark
-    that a comparison gave. It began at `since` or later and before `until`, in seconds since 1970. `min_cost` and
-    `max_cost` are USD of the run with its child runs; a run without a known cost has neither.
+    A run has all of `tags`. `agent` is the name in its head, or under which a server served it. `grade` is the mark of
+    a comparison, `rated` (good or bad) that of a user. It began at `since` or later and before `until`, in seconds
+    since 1970. `min_cost` and `max_cost` are USD of the run with its child runs; unknown costs match neither.
     """
 
     status: str = ""
@@ -57,11 +58,12 @@ class RunQuery(Struct, frozen=True):
     until: float | None = None
     min_cost: float | None = None
     max_cost: float | None = None
+    rated: str = ""
 
 
 ALL = RunQuery()
 
-TEXTS = ("status", "grade", "user", "agent", "loop", "model", "session", "words")
+TEXTS = ("status", "grade", "rated", "user", "agent", "loop", "model", "session", "words")
 FILTERS = (*TEXTS, "tags", "since", "until", "min_cost", "max_cost", "children", "limit", "before")
 """The fields that users give; `TEXTS` are texts."""
 
@@ -91,8 +93,9 @@ def make_query(**given: Any) -> RunQuery:
                 filters[name] = value
             case _:
                 filters[name] = _read_text(name, value)
-    if (status := filters.get("status", STATES[0])) not in STATES:
-        raise ConfigError(f"There is no status {status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
+    for name, known in (("status", STATES), ("rated", RATINGS)):
+        if filters.get(name, known[0]) not in known:
+            raise ConfigError(f"There is no {name} {filters[name]!r}.", hint=f"Use one of: {', '.join(known)}.")
     return RunQuery(**filters)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, Literal, TypeAlias
@@ -25,6 +25,7 @@ from plait.models.prices import NANO
 from plait.runtime.costs import PhaseSpending, merge_spending
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
+_Cells: TypeAlias = "dict[tuple[str, int], CellResult]"
 Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few to tell", "no common tasks"]
 
 
@@ -118,14 +119,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> tuple[TableRow, ...]:
         """The rows of the table, one for each contender; `plait.recommend` reads them."""
-        skipped = Counter(each.variant for each in self.not_measured)
-        return tuple(_make_row(each, self.of(each), skipped[each.key]) for each in self.contenders)
+        skipped, firsts = Counter(each.variant for each in self.not_measured), self.suite.firsts()
+        return tuple(_make_row(each, self.of(each), skipped[each.key], firsts) for each in self.contenders)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """Each two rows compared, in the order of rows."""
-        by_row = [(each.key, group_by_task(self.of(each))) for each in self.contenders]
-        found = [_make_pair(*first, *second) for first, second in combinations(by_row, 2)]
+        by_row = [(row.key, {(each.task, each.repeat): each for each in self.of(row)}) for row in self.contenders]
+        firsts = self.suite.firsts()
+        found = [_make_pair(*first, *second, firsts) for first, second in combinations(by_row, 2)]
         tested = [at for at, pair in enumerate(found) if pair.p is not None]
         for at, p in zip(tested, statistics.adjust_holm([found[at].p or 0.0 for at in tested]), strict=True):
             found[at] = structs.replace(found[at], p_holm=p, word=_verdict(found[at], p))
@@ -146,11 +148,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
         for task in self.suite.tasks:
             value = task.about.get(field)
             groups.setdefault(msgspec.json.encode(value, order="deterministic"), (value, set()))[1].add(task.id)
-        found = []
+        found, firsts = [], self.suite.firsts()
         for contender in self.contenders:
             results = self.of(contender)
             for value, tasks in sorted(groups.values(), key=lambda group: _sort_key(group[0])):
-                tallies = count_by_task(each for each in results if each.task in tasks)
+                tallies = count_by_task((each for each in results if each.task in tasks), firsts)
                 right, n = sum(k for k, _ in tallies), sum(n for _, n in tallies)
                 found.append(
                     FieldShare(
@@ -214,7 +216,7 @@ class TableRow(Struct, frozen=True, kw_only=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """Two rows (`a` and `b` are their keys) on the `tasks` that both finished.
+    """Two rows (`a` and `b` are their keys) on the `tasks` that both finished, each with as many runs of both rows.
 
     The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks in which all runs of
     both rows succeeded, or failed. `difference` is the mean success of `a` minus that of `b`. `p` is the sign-flip
@@ -260,28 +262,30 @@ class FieldShare(Struct, frozen=True, kw_only=True):
 
 
 def short_names(rows: Sequence[Contender | TableRow], parts: tuple[str, ...] = ("loop", "who")) -> dict[str, str]:
-    """Name rows by their key: by the first of these fields that is unique, else by the key itself."""
+    """Name rows by their key: by the first of these fields that is unique, else by the key itself. A row whose key is
+    its loop (that of recorded runs) has no other name."""
     for part in parts:
-        names = {row.key: str(getattr(row, part)) for row in rows}
+        names = {row.key: row.key if row.key == row.loop else str(getattr(row, part)) for row in rows}
         if len(set(names.values())) == len(rows):
             return names
     return {row.key: row.key for row in rows}
 
 
-def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
-    """Group results by task, in the order in which the tasks occur."""
+def group_by_task(results: Iterable[CellResult], firsts: Mapping[str, str] = {}) -> dict[str, list[CellResult]]:
+    """Group results by task, in the order in which the tasks occur. `firsts`, of `Suite.firsts`, joins equal tasks."""
     found: dict[str, list[CellResult]] = {}
     for each in results:
-        found.setdefault(each.task, []).append(each)
+        found.setdefault(firsts.get(each.task, each.task), []).append(each)
     return found
 
 
-def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
-    return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
+def count_by_task(results: Iterable[CellResult], firsts: Mapping[str, str]) -> list[tuple[int, int]]:
+    groups = group_by_task(results, firsts).values()
+    return [(sum(each.grade.success for each in runs), len(runs)) for runs in groups]
 
 
-def _make_row(contender: Contender, results: Sequence[CellResult], not_measured: int) -> TableRow:
-    tallies, n = count_by_task(results), len(results)
+def _make_row(row: Contender, results: Sequence[CellResult], skipped: int, firsts: Mapping[str, str]) -> TableRow:
+    tallies, n = count_by_task(results, firsts), len(results)
     right = sum(k for k, _ in tallies)
     costs, grading = _sum_nanos(each.cost_usd for each in results), _sum_nanos(each.grade.cost_usd for each in results)
     seconds = [each.seconds for each in results]
@@ -292,12 +296,12 @@ def _make_row(contender: Contender, results: Sequence[CellResult], not_measured:
             measures.setdefault(name, []).append(value)
     means = {name: _mean(values) for name, values in measures.items()}
     return TableRow(
-        loop=contender.loop,
-        models=contender.models,
-        who=contender.who,
-        key=contender.key,
-        agent=contender.agent,
-        texts=contender.texts,
+        loop=row.loop,
+        models=row.models,
+        who=row.who,
+        key=row.key,
+        agent=row.agent,
+        texts=row.texts,
         success=right / n if n else None,
         n=n,
         interval=statistics.success_interval(tallies) if n else None,
@@ -322,18 +326,21 @@ def _make_row(contender: Contender, results: Sequence[CellResult], not_measured:
         invented=_mean(each.invented for each in results),
         fell_back=sum(each.fell_back for each in results),
         calls_as_text=sum(each.calls_as_text for each in results),
-        not_measured=not_measured,
+        not_measured=skipped,
         statuses=dict(Counter(each.status for each in results)),
         measures={name: mean for name, mean in means.items() if mean is not None},
     )
 
 
-def _make_pair(a: str, of_a: dict[str, list[CellResult]], b: str, of_b: dict[str, list[CellResult]]) -> Pair:
-    common = [task for task in of_a if task in of_b]
-    rates = [(_rate(of_a[task]), _rate(of_b[task])) for task in common]
+def _make_pair(a: str, of_a: _Cells, b: str, of_b: _Cells, firsts: Mapping[str, str]) -> Pair:
+    # As many runs of both rows in each task: else differences of equal rows are skewed, and the test is not exact.
+    both = [cell for cell in of_a if cell in of_b]
+    grouped = (group_by_task((of[cell] for cell in both), firsts).values() for of in (of_a, of_b))
+    common = list(zip(*grouped, strict=True))
+    rates = [(_rate(first), _rate(second)) for first, second in common]
     differences = [first - second for first, second in rates]
-    tokens = statistics.ratio([(_mean_tokens(of_a[task]), _mean_tokens(of_b[task])) for task in common])
-    unit = 1 / max((len(runs[task]) for task in common for runs in (of_a, of_b)), default=1)
+    tokens = statistics.ratio([(_mean_tokens(first), _mean_tokens(second)) for first, second in common])
+    unit = 1 / max((len(first) for first, _ in common), default=1)
     square = float(sum((each * each for each in differences), Fraction(0)) / len(common)) if common else 0.0
     return Pair(
         a=a,

@@ -54,7 +54,7 @@ class Variant:
     """A loop with options, and a model for each phase ("" for all other phases).
 
     `agent` is the compared agent that it is of, and `name` its name; None for a loop alone. `texts` are the fields of
-    `TEXTS` that it changes, and `text` their name.
+    `TEXTS` that it changes, and `text` their name. `is_other_loop`: the agent has this loop in place of its own.
     """
 
     loop: Loop
@@ -63,10 +63,12 @@ class Variant:
     name: str = ""
     text: str = ""
     texts: Mapping[str, Any] = field(default_factory=dict)
+    is_other_loop: bool = False
 
     def contender(self) -> Contender:
         """Return the variant as the table names it."""
         word = self.name or word_of(self.loop)
+        word += f"/{word_of(self.loop)}" if self.is_other_loop else ""
         general = self.models.get("")
         models = ((phase, self.models.get(phase, general)) for phase in self.loop.phases)
         specs = {phase: model if isinstance(model, str) else str(getattr(model, "spec", "")) for phase, model in models}
@@ -86,8 +88,8 @@ def make_variants(
     agents: Mapping[str, Agent] | Iterable[Agent] | Agent = (),
     texts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Variant, ...]:
-    """Combine each loop, and each agent, with each model, each combination of the models of single phases, each of
-    `settings`, and each of `texts`.
+    """Combine each loop, or each agent (with each loop, if both are given), with each model, each combination of the
+    models of single phases, each of `settings`, and each of `texts`.
 
     `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". `rows` are the wanted
     combinations of models by phase, beside those of `phases`. If a loop has none of the
@@ -95,8 +97,13 @@ def make_variants(
     for an agent's own. `texts` maps a name to fields of `TEXTS`. Raises `ConfigError` for a phase that no loop has.
     """
     named = _name_agents(agents)
-    made: list[tuple[str, Agent | None, Loop]] = [("", None, loop) for loop in _make_loops(loops)]
-    made += [(name, agent, agent._loop) for name, agent in named.items()]
+    others = list(_make_loops(loops))
+    made: list[tuple[str, Agent | None, Loop]] = [("", None, loop) for loop in others if not named]
+    for name, given_agent in named.items():
+        for loop in others:
+            kept = {phase: model for phase, model in given_agent.models.items() if phase in phases_of(loop)}
+            made.append((name, given_agent.using(loop=loop, models=kept), loop))
+        made += [] if others else [(name, given_agent, given_agent._loop)]
     for name, fields in (texts or {}).items():
         if wrong := sorted(fields.keys() - {*TEXTS}):
             raise ConfigError(f"The texts {name!r} have a field '{wrong[0]}'.", hint=f"They have: {', '.join(TEXTS)}.")
@@ -120,7 +127,7 @@ def make_variants(
             by_phase: dict[str, AnyModel] = {**dict.fromkeys(phases_with_settings(given), model), **usual, **row}
             of_loop = {"": model, **{phase: each for phase, each in by_phase.items() if phase in own}}
             set_models = {phase: _add_settings(each, phase, given) for phase, each in of_loop.items()}
-            variant = Variant(loop, set_models, agent, name, *text)
+            variant = Variant(loop, set_models, agent, name, text[0], text[1], bool(others and named))
             found.setdefault(variant.contender().key, variant)
     if not found:
         raise ConfigError("There is nothing to compare.", hint="Name at least one loop and one model.")
@@ -207,6 +214,7 @@ def make_plan(
 
     contenders, cells = [], []
     for variant in variants:
+        counted: dict[str, int] = {}
         given = variant.models.items()
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
@@ -227,8 +235,10 @@ def make_plan(
             if words not in agents:
                 agents[words] = loop_agent.using(tools=(*own_tools, *words, *tools))
             asked = (task.question, task.answer, words, task.now, grader, graders[grader])
+            asks = digest([same, asked, tools_digest_of(words)])
             for turn in range(repeat):
-                cell = digest([same, asked, tools_digest_of(words), turn])
+                counted[asks] = counted.get(asks, -1) + 1  # on over equal tasks: each has runs of its own
+                cell = digest([asks, counted[asks]])
                 cells.append(Cell(cell, contender.key, task, grader, turn, agents[words]))
     of_all = digest([[cell.digest for cell in cells], suite.word])
     word = Path(suite.word).stem if "/" in suite.word else suite.word

@@ -14,16 +14,18 @@ from contextvars import ContextVar
 from functools import cached_property, wraps
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from plait.agent import Agent
 from plait.core import Call, Observation, ToolSpec
 from plait.core.errors import ConfigError, PlaitError, ReplayDiffers
+from plait.core.text import format_count
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import ENDED, Journal, Store, list_descendants, read_timeline
 from plait.lab.comparison import Comparison, Contender
-from plait.lab.graders import load_grader
+from plait.lab.graders import is_function, load_grader
 from plait.lab.plan import Cell
 from plait.lab.results import CellResult, make_result
 from plait.lab.run_comparison import acompare
@@ -95,30 +97,31 @@ async def run_again(
     effects: bool = False,
     **options: Any,
 ) -> tuple[Comparison, list[RunChange]]:
-    """Ask the questions of recorded runs again, and return the comparison with them and what changed.
+    """Ask the question of each recorded run again, and return the comparison with them and what changed.
 
-    The comparison has a row `recorded`. A grader compares with the recorded answer. `effects`: calls with effects are
-    made. `options` are those of `plait.acompare`. Raises `ConfigError` if none of the runs can be asked again: those
-    that ended with an answer, without files, and are no later turns of a conversation.
+    The comparison has a row `recorded`. A task is a question: runs with equal questions are its repeats. A grader
+    compares with all answers recorded for the question, without those of runs rated bad; if there is none, only a
+    function can grade it. `effects`: calls with effects are made. `options` are those of `plait.acompare`. Raises
+    `ConfigError` if none of the runs can be asked again: those that ended with an answer, without files, and are no
+    later turns of a conversation.
     """
-    usable = [
-        row
-        for row in rows
-        if answer_of(row) is not None and not (row.head.history or row.head.given or row.head.files or row.head.caller)
-    ]
+    answers: dict[Any, dict[bytes, Any]] = {}
+    for row in rows:
+        if is_usable(row) and row.rating != "bad":
+            key = msgspec.json.encode(answer := answer_of(row), order="deterministic")
+            answers.setdefault(_asked(row), {})[key] = answer
+    usable = [row for row in rows if is_usable(row) and (_asked(row) in answers or is_function(grader))]
     if not usable:
-        hint = "Name runs that ended with an answer, without files, and that are no later turns of a conversation."
-        raise ConfigError("None of these runs can be asked again.", hint=hint)
-    tasks = [
-        SuiteTask(
-            id=row.head.run,
-            question=row.head.question,
-            answer=[answer] if isinstance(answer := answer_of(row), list) else answer,  # a list has several answers
-            now=row.head.settings.get("now"),
-        )
-        for row in usable
-    ]
-    suite = Suite(word=f"{len(tasks)} recorded runs", about="", tasks=tuple(tasks), grader=grader)
+        hint = "Name runs that ended with an answer, without files, that are no later turns of a conversation"
+        raise ConfigError("None of these runs can be asked again.", hint=f"{hint}, and are not rated bad.")
+    tasks = []
+    for row in usable:
+        question, now = asked = _asked(row)
+        known = [answer for _, answer in sorted(answers.get(asked, {}).items())]
+        # A list has several right answers; an answer that is a list is one of them.
+        right = known[0] if len(known) == 1 and not isinstance(known[0], list) else known or None
+        tasks.append(SuiteTask(id=row.id, question=question, answer=right, now=now))
+    suite = Suite(word=format_count(len(tasks), "recorded run"), about="", tasks=tuple(tasks), grader=grader)
     if not effects:
         recorded = RecordedResults()
         await recorded.read(usable, store)
@@ -140,8 +143,8 @@ async def run_again(
     calls = {}
     for each in whole.results:
         timeline = await read_timeline(store, each.run, bodies=False)
-        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call, _ in timeline.results)
-    old = {row.head.run: (row.head.question, each.answer) for row, each in zip(usable, before, strict=True)}
+        calls[each.run] = tuple(f"{call.call.tool}({call.call.input!r})" for call in timeline.tool_calls)
+    old = {each.run: (task.question, each.answer) for task, each in zip(tasks, before, strict=True)}
     return whole, [
         RunChange(
             run=each.task,
@@ -155,13 +158,24 @@ async def run_again(
     ]
 
 
+def is_usable(row: RunRow) -> bool:
+    """Return whether the question of a run can be asked again alone, and the answer compared."""
+    head = row.head
+    return answer_of(row) is not None and not (head.history or head.given or head.files or head.caller)
+
+
+def _asked(row: RunRow) -> tuple[str, float | None]:
+    now = row.head.settings.get("now")  # a journal from elsewhere may have anything there
+    return row.head.question, float(now) if isinstance(now, int | float) else None
+
+
 def answer_of(row: RunRow) -> Any:
     return (row.outcome or {}).get("answer") if row.status in ENDED else None
 
 
 def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any) -> list[RunRow]:
-    """Return the `last` newest runs that agents of these names made, and that match. Runs of comparisons are not among
-    them, unless a grade is a filter: else a check would check its own runs."""
+    """Return the `last` newest runs that agents of these names ("" for all) made, and that match. Runs of comparisons
+    are not among them, unless a grade is a filter: else a check would check its own runs."""
     found: dict[str, RunRow] = {}
     for name in dict.fromkeys(names):
         mine: list[RunRow] = []

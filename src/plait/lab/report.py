@@ -25,14 +25,15 @@ from plait.lab.grid import (
 from plait.lab.numbers import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.results import CellResult
 from plait.models.fallback import SEPARATOR
+from plait.models.prices import total
 from plait.runtime.costs import CODE, TOOLS, in_all, in_units, round_spending
 
 UNKNOWN_PRICE = "?: a price is unknown. Add it to [prices] in plait.toml, and repeat the runs with --again."
 CHANGED = (
     "changed: runs that continued as another loop, or wrote tool calls as text because the endpoint takes no tools."
 )
-MOST_PAIRS = 12
-"""Number of pairs named one by one; the others are counted."""
+MOST_PAIRS, MOST_IN_LINE = 12, 3
+"""Number of pairs named one by one: of those that differ, a line each, and of others in a line. The rest is counted."""
 WHY = 100
 """Maximum number of characters of a run's error."""
 HUNDREDTHS, MILLISECOND = 100, 1_000
@@ -93,7 +94,7 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": comparison.name,
         "suite": comparison.suite.word,
-        "tasks": len(comparison.suite.tasks),
+        "tasks": len({*comparison.suite.firsts().values()}),
         "repeat": comparison.repeat,
         "cells_in_all": comparison.cells,
         "cells_finished": len(comparison.results),
@@ -143,7 +144,7 @@ def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
 
 
 def _title(comparison: Comparison, rows: Sequence[TableRow]) -> str:
-    title = f"{one_line(comparison.suite.word)}: {format_count(len(comparison.suite.tasks), 'task')}"
+    title = f"{one_line(comparison.suite.word)}: {format_count(len({*comparison.suite.firsts().values()}), 'task')}"
     title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
     models = list(dict.fromkeys(row.who for row in rows))
     return title + (f", {one_line(models[0])}" if len(models) == 1 and models[0] else "")
@@ -298,7 +299,7 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
         column("both wrong", lambda pair: show_number(pair.both_wrong), 5),
         column("p", lambda pair: show_p(pair.p), 4),
         column("p (Holm)", lambda pair: show_p(pair.p_holm)),
-        column("tokens", ratio, 2),
+        column("token ratio", ratio, 2),
     ]
 
 
@@ -332,10 +333,11 @@ def _notes(comparison: Comparison, rows: Sequence[TableRow], pairs: Sequence[Pai
         notes.append("The rows don't have the same runs; two rows are compared on the tasks both finished.")
     if any(row.n for row in rows):
         how = "Success: the share of runs that did the task, with a 95 % interval (Wilson's)"
-        how += "; runs of one task resemble each other and count as fewer" if comparison.repeat > 1 else ""
+        is_repeated = any(row.n > row.tasks for row in rows)
+        how += "; runs of one task resemble each other and count as fewer" if is_repeated else ""
         notes.append(f"{how}. Seconds: the median (p90: 9 of 10 runs took less). All else: the mean of a run.")
         notes += [*_pair_notes(pairs, name), *_status_notes(rows, name)]
-        notes += [*_fallback_notes(comparison, name), _total_note(rows)]
+        notes += [*_fallback_notes(comparison, name), _total_note(comparison)]
     if any(row.n and row.cost_usd is None for row in rows):
         notes.append(UNKNOWN_PRICE)
     if any(row.estimated for row in rows):
@@ -380,9 +382,8 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
             note += f" Tested alone, a true difference of about {points} points would have been seen 4 times of 5."
         notes.append(note)
     if few := by_word.get("too few to tell"):
-        notes.append(
-            f"Too few to tell: {_name_pairs(few, name)}. Fewer than 6 tasks differ: that can always be chance."
-        )
+        which = "any two rows" if len(few) == len(pairs) > 1 else _name_pairs(few, name)
+        notes.append(f"Too few to tell: {which}. Fewer than 6 tasks differ: that can always be chance.")
     if none := by_word.get("no common tasks"):
         notes.append(f"No task that both finished: {_name_pairs(none, name)}.")
     return notes
@@ -391,9 +392,9 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
 def _name_pairs(pairs: Sequence[Pair], name: Callable[[str], str], *, tested: bool = False) -> str:
     words = [
         f"{name(pair.a)} and {name(pair.b)}" + f" ({pair.wins_a} to {pair.wins_b}, p {show_p(pair.p_holm)})" * tested
-        for pair in pairs[:MOST_PAIRS]
+        for pair in pairs[:MOST_IN_LINE]
     ]
-    words += [f"{len(pairs) - MOST_PAIRS:,} more"] if len(pairs) > MOST_PAIRS else []
+    words += [f"{len(pairs) - MOST_IN_LINE:,} more"] if len(pairs) > MOST_IN_LINE else []
     return "; ".join(words)
 
 
@@ -420,10 +421,10 @@ def _fallback_notes(comparison: Comparison, name: Callable[[str], str]) -> list[
     return notes
 
 
-def _total_note(rows: Sequence[TableRow]) -> str:
-    tokens = round(sum((row.tokens or 0) * row.n for row in rows))
-    costs, graded = [row.cost_usd_total for row in rows if row.n], [row.grading_usd for row in rows if row.n]
-    whole, grading = (None if None in each else sum(part or 0 for part in each) for each in (costs, graded))
-    note = f"In all {format_count(sum(row.n for row in rows), 'run')}, {tokens:,} tokens,"
+def _total_note(comparison: Comparison) -> str:
+    made = [each for each in comparison.results if each.cell]  # a recorded run has no cell: it was paid before
+    whole, grading = total(each.cost_usd for each in made), total(each.grade.cost_usd for each in comparison.results)
+    runs = format_count(len(made), "run" if len(made) == len(comparison.results) else "new run")
+    note = f"In all {runs}, {sum(each.usage.tokens for each in made):,} tokens,"
     note += f" {show_usd(whole, usd_digits([whole]))} USD"
     return note + ("." if grading == 0 else f", and grading {show_usd(grading, usd_digits([grading]))} USD.")

@@ -56,10 +56,10 @@ async def acompare(
 
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
     them. `loops`: "all" (the default if there are no agents), words such as `react(dialect=lines)`, loops. `agents` are
-    rows as well, each with its own loop, tools and settings, and its own models unless `models` are given; a mapping
-    names them. `texts` maps names to other prompts: `{"short": {"instructions": "Be brief."}}`, with the fields
-    `prompts`, `system` and `instructions`; each is compared. `models` are for all phases; `phases` maps a
-    phase to models of its own, and every combination is compared; `rows` are the wanted combinations only, each a
+    compared with their own loops, or each with all `loops`. They keep their tools, settings and, without `models`,
+    their models; a mapping names them. `texts` maps names to other prompts: `{"short": {"instructions": "Be brief."}}`,
+    with the fields `prompts`, `system` and `instructions`; each is compared. `models` are for all phases; `phases` maps
+    a phase to models of its own, and every combination is compared; `rows` are the wanted combinations only, each a
     mapping of phases to models. `settings` are those of the models, as `Agent.settings` has them; of several, each is
     compared. `tools` are for every task, in addition to the suite's. Each task runs `repeat` times, only the first
     `limit` tasks, `jobs` runs at once. No run starts once `budget` USD are spent, or when the average run would exceed

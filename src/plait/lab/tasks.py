@@ -55,6 +55,11 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the suite with at most `limit` tasks."""
         return self if limit is None else structs.replace(self, tasks=self.tasks[:limit])
 
+    def firsts(self) -> dict[str, str]:
+        """Map each task to the first one that asks the same. Their runs are repeats of one task, no more evidence."""
+        first: dict[Any, str] = {}
+        return {each.id: first.setdefault((each.question, each.tools, each.now), each.id) for each in self.tasks}
+
     def grader_of(self, task: SuiteTask) -> str:
         return task.grader or self.grader
 

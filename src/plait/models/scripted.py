@@ -24,7 +24,7 @@ from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.fallback import join_two
-from plait.models.prices import UNKNOWN, Rate
+from plait.models.prices import UNKNOWN, Price, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
@@ -73,8 +73,8 @@ class Scripted:
 
     `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply is cut at the
     stop strings, like an endpoint's. `params` are further fields of each request's body.
-    `context_tokens` is the size of the context that the model claims to have; 0 for an unknown one. Raises
-    `ConfigError` for replies that are not in a list.
+    `rate` is the price of its calls, `context_tokens` the size of the context that the model claims to have; 0 for an
+    unknown one. Raises `ConfigError` for replies that are not in a list.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Scripted:
         chunk: int = 0,
         name: str = "scripted",
         spec: str = "",
-        rate: Rate = UNKNOWN,
+        rate: Rate | Price = UNKNOWN,
         abilities: Abilities | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
         context_tokens: int = 0,
@@ -99,7 +99,7 @@ class Scripted:
         self.name = name
         self.spec = spec or f"scripted:{name}"
         self.endpoint = ""
-        self.rate = rate
+        self.rate = rate.rate if isinstance(rate, Price) else rate
         if abilities is None:  # a function may make native calls
             given = [each for script in self.scripts.values() for each in ([script] if callable(script) else script)]
             made = [each.reply if isinstance(each, ScriptedTurn) else each for each in given]
@@ -132,7 +132,7 @@ class Scripted:
 
     @classmethod
     def from_file(
-        cls, path: str | Path, *, rate: Rate = UNKNOWN, params: Mapping[str, Any] = MappingProxyType({})
+        cls, path: str | Path, *, rate: Rate | Price = UNKNOWN, params: Mapping[str, Any] = MappingProxyType({})
     ) -> Scripted:
         """Load a script from a JSON file. Raises `ConfigError`, which says what is wrong in it.
 

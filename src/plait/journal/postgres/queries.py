@@ -26,11 +26,14 @@ from plait.journal.store import KeptRecord
 _GRADED = "from kept k where r.label <> '' and k.kind = 'result' and k.key = r.label and k.run = r.id"
 _WITH_GRADE = """r.id in (select run from kept where kind = 'result' and key = r.label
   and data::json -> 'grade' ->> 'mark' = %(grade)s)"""
+_RATED = """(select case k.data::json ->> 'good' when 'true' then 'good' when 'false' then 'bad' end
+  from kept k where k.kind = 'rating' and k.key = r.id)"""
 RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, r.crc, r.rows, r.question, r.loop,
   r.parent, r.fork_at, r.session, r.root, t.claim, t.lease_until,
   coalesce(t.lease_until < clock_timestamp(), true) as is_over,
   greatest(r.updated, coalesce((select at from events e where e.run = r.n order by seq desc limit 1), 0)) as updated,
-  (select (k.data::json -> 'grade')::text {_GRADED}) as grade"""
+  (select (k.data::json -> 'grade')::text {_GRADED}) as grade,
+  {_RATED} as rating"""
 FROM = "from runs r join runs t on t.n = coalesce(r.root, r.n)"
 """A run and the one at the top of its tree, which holds the lease."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -60,6 +63,7 @@ def read_run(row: dict[str, Any]) -> RunRow:
         row["owner"],
         codec.decode_plain(grade) if grade else None,
         row["n"],
+        row["rating"] or "",
     )
 
 
@@ -109,6 +113,7 @@ def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
         "label": ("r.label <> '' and starts_with(r.label, %(label)s)", query.label),
         "user": ("r.for_user <> '' and r.for_user = %(user)s", query.user),
         "grade": (_WITH_GRADE, query.grade),
+        "rated": (f"%(rated)s = {_RATED}", query.rated),
         "model": ("r.models @> array[%(model)s::text]", query.model),
         "parent": ("r.parent <> '' and r.parent = %(parent)s", query.parent),
         # A child begins after its parent: no circles.

@@ -25,11 +25,14 @@ from plait.journal.sqlite.rows import check_run
 from plait.journal.store import KeptRecord
 
 _GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
+_RATED = """(SELECT CASE json_extract(data, '$.good') WHEN 1 THEN 'good' WHEN 0 THEN 'bad' END
+    FROM kept WHERE kind = 'rating' AND key = runs.id AND json_valid(data))"""
 _RUN = f"""
     n, id, status, owner, started,
     max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
     head, outcome, totals,
-    (SELECT json_extract(data, '$.grade') {_GRADED})"""
+    (SELECT json_extract(data, '$.grade') {_GRADED}),
+    {_RATED}"""
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 _CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
@@ -52,7 +55,7 @@ def read_content(connection: sqlite3.Connection, attachment: Attachment, path: P
 
 def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
     """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
-    n, _, status, owned, started, updated, head, outcome, totals, grade = found
+    n, _, status, owned, started, updated, head, outcome, totals, grade, rating = found
     if status == "running" and (not owned or life_of_holder(path, owned) == "dead"):
         status = "interrupted"
     return RunRow(
@@ -65,6 +68,7 @@ def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
         owned,
         codec.decode_plain(grade) if grade else None,
         n,
+        rating or "",
     )
 
 
@@ -110,6 +114,7 @@ def _select(
         ("label <> '' AND substr(label, 1, length(?)) = ?", query.label),
         ("user = ?", query.user),
         (f"? = (SELECT json_extract(data, '$.grade.mark') {_GRADED})", query.grade),
+        (f"? = {_RATED}", query.rated),
         (f"EXISTS ({has_model})", query.model),
         ("parent = ?", query.parent),
         (_CHILD.replace(":run", "?"), query.caller),

@@ -43,7 +43,7 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
     name, colon, rest = word.strip().partition(":")
     if word == UNJUDGED:
         return _leave_unjudged
-    if name.endswith(".py") or name == "python":
+    if is_function(word):
         return load_function_grader(rest if name == "python" else word.strip())
     if name == "judge":
         from plait.lab.judge import load_judge
@@ -71,13 +71,18 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
     raise ConfigError(f"No grader is named {name!r}.", hint=f"{hint} A function of yours is checks.py:right.")
 
 
+def is_function(word: str) -> bool:
+    """Return whether a grader is a user's function. It may do without a right answer to compare with."""
+    return word.strip().startswith("python:") or word.strip().partition(":")[0].endswith(".py")
+
+
 def grader_digest(word: str) -> str:
     """Return a digest of the file or prompts that a grade depends on besides the word; "" for Plait's own graders.
 
     Raises `ConfigError` if the file does not exist.
     """
     name, _, rest = word.strip().partition(":")
-    if name.endswith(".py") or name == "python":
+    if is_function(word):
         return digest(read_source((rest if name == "python" else word.strip()).rpartition(":")[0]))
     if name == "judge":
         from plait.lab.judge import judge_prompts

@@ -80,7 +80,7 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
-    tasks, runs = len(comparison.suite.tasks), len(comparison.results)
+    tasks, runs = len({*comparison.suite.firsts().values()}), len(comparison.results)
     graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
     unfinished = ""
     if comparison.unfinished or not comparison.whole:

@@ -89,7 +89,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             raise ConfigError(str(self).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
         row = self.chosen.row
         if row.agent:
-            raise ConfigError(f"The chosen row is the agent {row.agent}.", hint="Use that agent with the row's models.")
+            raise ConfigError(f"The chosen row is the agent {row.loop}.", hint="Use that agent with the row's models.")
         is_one = len(set(row.models.values())) == 1
         models: dict[str, Any] = {"model": next(iter(row.models.values()))} if is_one else {"models": row.models}
         return Agent(loop_from(row.loop), **{**models, **row.texts})
@@ -199,7 +199,7 @@ def recommend(
     chosen_rows = [row for row in rows if only is None or _has_models(row, only)]
     if not chosen_rows:
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
-        there = ", ".join(dict.fromkeys(f"{row.loop} with {row.who}" for row in rows))
+        there = ", ".join(dict.fromkeys(map(name_row, rows)))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
     candidates = [_compare_row(row, wanted) for row in chosen_rows]
     candidates.sort(key=lambda each: (_price(each.row), each.row.tokens, each.row.seconds))
@@ -381,11 +381,10 @@ def run_command(row: MeasuredLoop) -> str:
     """Return the command that runs a question with a row's loop and models."""
     names = set(row.models.values())
     models: Sequence[str] = sorted(names) if len(names) == 1 else [f"{p}={name}" for p, name in row.models.items()]
-    if row.agent:
-        words = ["-a", row.agent]
-    else:
-        name, options = parts_of(row.loop)
-        words = ["--loop", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
+    words = ["-a", row.agent] if row.agent else []
+    if row.loop != row.agent:
+        name, options = parts_of(row.loop.removeprefix(f"{row.agent}/"))
+        words += ["--loop", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
     words += [word for name, text in row.texts.items() for word in (f"--{name}", "FILE" if name == "system" else text)]
     words += [word for model in models for word in ("--model", model)]
     return f'plait run "..." {shlex.join(words)}'

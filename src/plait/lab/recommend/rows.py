@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
-from plait.core.text import shorten
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.user_files import read_file
@@ -29,7 +28,7 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
     is the 95 % interval of that share, None if not given. `tokens` (in and out) and `cost_usd` are means of a run, None
     for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and `calls_as_text` runs
     wrote tool calls as text because the endpoint had no native tools. `agent` is the name of a compared agent, "" for a
-    loop; `texts` are its prompts, where several were compared.
+    loop; `texts` are its prompts, where several were compared. `who` names models and texts, as the comparison does.
     """
 
     loop: str
@@ -45,6 +44,13 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     fell_back: int = 0
     calls_as_text: int = 0
+    who: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.who:
+            names = set(self.models.values())
+            of_phases = (f"{phase}={name}" for phase, name in self.models.items())
+            structs.force_setattr(self, "who", names.pop() if len(names) == 1 else " ".join(of_phases))
 
     @property
     def success(self) -> float:
@@ -60,13 +66,6 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
     def model_of(self, phase: str) -> str:
         return self.models.get(phase, self.models.get("", ""))
-
-    @property
-    def who(self) -> str:
-        """The models as text: one name, or `phase=name` for each phase; then the texts."""
-        names = set(self.models.values())
-        who = next(iter(names)) if len(names) == 1 else " ".join(f"{p}={name}" for p, name in self.models.items())
-        return " · ".join((who, *(f"{name}={shorten(text, 40)[0]}" for name, text in self.texts.items())))
 
 
 class MeasuredRows(Struct, frozen=True, kw_only=True):
