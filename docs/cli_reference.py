@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from plait.cli import classics, options
+from plait.cli import classics, compare, options
 from plait.cli.commands import COMMANDS, plait
 
 HEAD = """\
@@ -46,6 +46,8 @@ def cli_page() -> str:
         ctx = context(group, "plait")
         short, notes = without_shared(group, ctx, here=title)
         parts.append(section(title, options_text(short, ctx), notes))
+        if title == FOR_ALL:
+            parts.append(f"\nAll commands have these options, except {', '.join(without_journal())}.\n")
     for command, ctx in sections(plait, context(plait, "plait")):
         short, notes = without_shared(command, ctx)
         pieces = [each for each in click.Command.collect_usage_pieces(command, ctx) if each != "[OPTIONS]"]
@@ -79,14 +81,19 @@ def options_of(*decorators: Callable[[Callable[[], None]], Callable[[], None]]) 
     return click.command(add_help_option=False)(options.combine(*decorators)(lambda: None))
 
 
+OF_AGENT = "Options of an agent"
 OF_CLASSICS = "Options of the classic experiments"
+FOR_ALL = "Journal and configuration"
+"""The section that says itself which commands have its options."""
 SHARED = {
-    OF_CLASSICS: options_of(classics._shared),
-    "Options of an agent": options_of(options.named_agent, options.agent()),
+    OF_CLASSICS: options_of(classics._several, classics._shared),
+    OF_AGENT: options_of(options.named_agent, options.agent()),
     "Filters of recorded runs": options_of(options.filters),
     "Annotations of a run": options_of(options.about_run),
+    "Output of a run": options_of(options.save_files, options.as_object, options.quiet),
+    "Tables of a comparison": options_of(compare.table_output),
     "Jobs and budget": options_of(options.jobs, options.budget),
-    "Journal and configuration": options_of(options.journal),
+    FOR_ALL: options_of(options.journal),
 }
 """The groups of options that several commands share, by the title of their section."""
 
@@ -94,7 +101,8 @@ SHARED = {
 def without_shared(command: click.Command, ctx: click.Context, here: str = "") -> tuple[click.Command, list[str]]:
     """The command without the options that another section than `here` has in the same words, and the links to these.
 
-    A group counts if the command has more than half of it, or three options, in the same words apart from a default.
+    A group counts if the command has more than half of it, or three options, in the same words apart from a default
+    and from whether they can be repeated; of the options of an agent, one is enough.
     """
     left, notes = list(command.params), []
     for title, group in SHARED.items():
@@ -104,20 +112,38 @@ def without_shared(command: click.Command, ctx: click.Context, here: str = "") -
         bare = {without_default(each) for each in listed}
         same = [each for each in left if without_default(record(each, ctx)) in bare]
         is_most = 2 * len(same) > len(listed)
-        if not is_most and len(same) < 3:
+        if not is_most and len(same) < (1 if title == OF_AGENT else 3):
             continue
         left = [each for each in left if each not in same]
+        if title == FOR_ALL:
+            continue
         note = f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
-        if any(record(each, ctx) not in listed for each in same):
+        changed = [each for each in same if record(each, ctx) not in listed]
+        many = [f"`{each.opts[0]}`" for each in changed if REPEATED.search(record(each, ctx)[1])]
+        if len(changed) > len(many):
             note += ", without their defaults"
         has = {word for each in command.params for word in each.opts}
         if lacks := [word for word in listed.values() if word not in has]:
             words = lacks if is_most else [each.opts[0] for each in same]
             note += f", {'but not' if is_most else 'only'} {', '.join(f'`{word}`' for word in words)}"
-        notes.append(note)
+        notes.append(note + f", and {', '.join(many)} can be repeated" * bool(many))
     short = copy(command)
     short.params, short.add_help_option = left, False
     return short, notes
+
+
+def without_journal() -> Iterator[str]:
+    """The commands without the options of the journal; a group in place of all its commands."""
+    for name in COMMANDS:
+        command = plait.get_command(context(plait, "plait"), name)
+        assert command is not None
+        leaves = [
+            (ctx.command_path, "--journal" in {word for each in leaf.params for word in each.opts})
+            for leaf, ctx in sections(command, context(command, name, context(plait, "plait")))
+            if not isinstance(leaf, click.Group)
+        ]
+        missing = [path for path, has in leaves if not has]
+        yield from (f"`{path}`" for path in ([f"plait {name}"] if len(missing) == len(leaves) else missing))
 
 
 def is_classic(ctx: click.Context) -> bool:
@@ -131,5 +157,9 @@ def record(option: click.Parameter, ctx: click.Context) -> tuple[str, str]:
 
 
 def without_default(words: tuple[str, str]) -> tuple[str, str]:
-    """The same without a default value."""
-    return words[0], re.sub(r" \(default [^()]*\)\.?$", "", words[1]).rstrip(".")
+    """The same without a default value, and without the sentence that it can be repeated."""
+    return words[0], re.sub(r" \(default [^()]*\)\.?$", "", REPEATED.sub("", words[1])).rstrip(".")
+
+
+REPEATED = re.compile(r" (Several are compared|Can be repeated)\.$")
+"""What the help of an option says at its end if it can be repeated."""

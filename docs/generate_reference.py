@@ -50,21 +50,35 @@ OPTIONS_HEAD = """\
 The journal stores the values with each run, except NOT_STORED. `plait resume`, `plait fork` and
 `Agent.from_journal` use the stored value unless another one is given. `agent.resume` and `agent.fork` in Python use the
 agent's own value.
+
+[python.md](python.md#agent) has the fields of an agent, [limits.md](limits.md#limits) its limits.
+
+## `plait.History`
+
 """
 WORDS_HEAD = """
 ## On the command line and in plait.toml
 
 The key is for the tables `[run]` and `[agents.NAME]` of `plait.toml` ([configuration.md](configuration.md)). *Sets*
-names the field above. VARIABLES. *Untrusted file* says what a `plait.toml` in the working folder may do with the option
-if you do not trust the file: *refused* (it may not set it), *same* (not to another value than your own file), *at most*
+names the field. VARIABLES.
+
+*Untrusted file* says what a `plait.toml` in the working folder may do with the option if you do not trust the file:
+*refused* (it may not set it), *same* (not to another value than your own file), *at most*
 (up to the value in your own file), or *allowed*. Words for code, files and models that are not harmless are refused in
 any case ([SECURITY.md](../SECURITY.md#keys-and-configuration)).
 
 | command line | plait.toml | sets | untrusted file |
 |---|---|---|---|
 """
-OPTION_CLASSES: dict[str, type] = {"Agent": library.Agent, "Limits": Limits, "History": History}
-"""The classes whose fields are on the page of the options."""
+FIELD_TABLES = {
+    "Agent": "python.md#agent",
+    "Limits": "limits.md#limits",
+    "History": "reference-options.md#plaithistory",
+    "ModelSettings": "models.md#settings",
+    "Run": "python.md#run",
+    "Tool": "tools.md#the-decorator",
+}
+"""The classes whose fields have a table on another page, and its place."""
 
 
 def python_page() -> str:
@@ -80,10 +94,10 @@ def describe(value: object, name: str) -> str:
     if not callable(value):
         kind = "module" if inspect.ismodule(value) else type(value).__name__
         return f"{summary(value) if kind == 'module' else f'A {kind}.'}\n"
-    shown = "" if signature(value) == "()" or name in OPTION_CLASSES else f"`{name}{signature(value)}`\n\n"
+    shown = "" if signature(value) == "()" or name in FIELD_TABLES else f"`{name}{signature(value)}`\n\n"
     text = f"{shown}{summary(value)}\n"
-    if name in OPTION_CLASSES:
-        text = f"{text.rstrip()} [Its fields](reference-options.md#plait{name.lower()}).\n"
+    if name in FIELD_TABLES:
+        text = f"{text.rstrip()} [Its fields]({FIELD_TABLES[name]}).\n"
     if not isinstance(value, type):
         return text
     rows = []
@@ -188,13 +202,10 @@ def escape(text: str) -> str:
 
 
 def options_page() -> str:
-    """The page of an agent's options: a table for each class that declares some, and one of the words."""
+    """The page of an agent's options: those of the history, and the words of all."""
     fields = [each for kind in (AgentFields, Limits, History) for each in list_fields(kind)]
     not_stored = " and ".join(f"`{each.name}`" for each in fields if not each.stored)
-    parts = [OPTIONS_HEAD.replace("NOT_STORED", not_stored)]
-    for title, kind in {**OPTION_CLASSES, "Agent": AgentFields}.items():
-        rows = [(f"`{each.name}`", values_of(each), default_of(each), meaning(each)) for each in list_fields(kind)]
-        parts.append(f"\n## `plait.{title}`\n\n{table(('field', 'value', 'default', 'meaning'), *rows)}\n")
+    parts = [OPTIONS_HEAD.replace("NOT_STORED", not_stored), fields_table(History), "\n"]
     rows = []
     for each in OPTIONS:
         field = f"`{each.within}.{each.name}`" if each.within else f"`{each.name}`"
@@ -229,13 +240,10 @@ def meaning(each: Option) -> str:
     return escape(each.help) + (f" ([{page.partition('#')[0]}]({page}))" if is_there else "")
 
 
-def agent_table() -> str:
-    """The fields of an agent."""
-    rows = []
-    for each in list_fields(AgentFields):
-        words = f" {values_of(each)}." if each.choices else ""
-        rows.append((f"`{each.name}`", meaning(each) + words, default_of(each)))
-    return table(("field", "meaning", "default"), *rows)
+def fields_table(kind: type) -> str:
+    """The fields of a class that declares options."""
+    rows = [(f"`{each.name}`", values_of(each), default_of(each), meaning(each)) for each in list_fields(kind)]
+    return table(("field", "value", "default", "meaning"), *rows)
 
 
 def limits_table() -> str:
@@ -401,7 +409,7 @@ PAGES = {
     "reference-python.md": python_page,
     "reference-options.md": options_page,
     "providers.md": providers_page,
-    "python.md": lambda: with_tables("python.md", {"agent": agent_table()}),
+    "python.md": lambda: with_tables("python.md", {"agent": fields_table(AgentFields)}),
     "serve.md": lambda: with_tables("serve.md", {"serve": serve_table()}),
     "journal.md": lambda: with_tables("journal.md", {"schema": journal_tables()}),
     "limits.md": lambda: with_tables("limits.md", {"limits": limits_table()}),

@@ -146,7 +146,8 @@ def walk_commands(command: click.Command, path: str) -> Iterator[tuple[str, clic
 
 
 def in_one_line(text: str) -> str:
-    return re.sub(r"\.? \(default [^()]*\)(?=\.)", "", " ".join(text.split()))
+    text = re.sub(r" (Several are compared|Can be repeated)\.", "", " ".join(text.split()))
+    return re.sub(r"\.? \(default [^()]*\)(?=\.)", "", text)
 
 
 def test_each_option_of_each_command_is_in_its_section_of_the_reference_or_in_a_shared_one_that_it_names() -> None:
@@ -154,6 +155,7 @@ def test_each_option_of_each_command_is_in_its_section_of_the_reference_or_in_a_
     sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.M | re.S))
     shared = {title.lower(): text for title, text in sections.items() if title[0] != "`"}
     sections = {re.sub(r" [A-Z\[].*", "", title.strip("`")): text for title, text in sections.items()}
+    without_journal = re.findall(r"`([^`]+)`", shared["journal and configuration"].partition("except")[2])
     for path, command in walk_commands(program, "plait"):
         own, _, also = sections[path].partition("\nAlso: ")
         links = LINK.findall(also)
@@ -161,6 +163,9 @@ def test_each_option_of_each_command_is_in_its_section_of_the_reference_or_in_a_
         places = [(own, "but not", ""), *((shared[link], rule, words) for link, rule, words in links)]
         options = [each for each in command.params if isinstance(each, click.Option)]
         words = {word for option in options for word in option.opts}
+        if not isinstance(command, click.Group):
+            assert ("--journal" in words) is not any(path.startswith(each) for each in without_journal), path
+        places.append((shared["journal and configuration"], "only", "`--journal`, `--config`"))
         for text, rule, named in places[1:]:
             if rule != "only":
                 assert set(re.findall(r"^(--?\w[\w-]*)", text, re.M)) - words == set(re.findall(r"`(\S+)`", named)), (
