@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import plait
 from plait.core.errors import ConfigError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.store import PostgresStore
+from plait.journal.schedules import next_time
 from plait.journal.store import Journal, QueueLimits
 from plait.workers import Worker
 from postgres_server import shared_server
@@ -300,3 +302,52 @@ async def test_another_worker_continues_a_run_and_repeats_no_effect(
         doubts = {n for n, seen in calls.items() if seen is not None and seen.trouble == "in_doubt"}
         assert done | doubts == {0, 1, 2}, (done, doubts)
         assert len(doubts) <= 1
+
+
+# -- schedules
+
+
+async def test_each_time_of_a_schedule_begins_one_run_whatever_the_number_of_workers(
+    address: str, store: PostgresStore
+) -> None:
+    agent = make_agent(address)
+    name = await agent.asubmit("good morning", every="0 8 * * *", zone="Europe/Berlin", user="ada", tags=["daily"])
+    assert await store.start_due() == 0
+    (schedule,) = await store.list_schedules()
+    assert (schedule.name, schedule.question, schedule.agent) == (name, "good morning", "a")
+    others = [PostgresStore(address) for _ in range(4)]
+    now = schedule.next + 1
+    for each in (store, *others):
+        each._clock = lambda: now
+    started = await asyncio.gather(*(each.start_due() for each in (store, *others) for _ in range(5)))
+    assert sum(started) == 1
+    now += 5 * 86_400  # nobody looked for five days: that is one run
+    started = await asyncio.gather(*(each.start_due() for each in (store, *others)))
+    assert sum(started) == 1
+    runs = await store.list_runs()
+    assert [(row.status, row.head.user, row.head.tags) for row in runs] == [("queued", "ada", ("daily",))] * 2
+    (schedule,) = await store.list_schedules()
+    assert now < schedule.next <= now + 86_400
+    await store.remove_schedule(name)
+    assert await store.list_schedules() == []
+    for each in others:
+        await each.close()
+
+
+def test_times_follow_the_zone_also_when_the_clock_changes() -> None:
+    def at(text: str) -> float:
+        return datetime.fromisoformat(text).timestamp()
+
+    assert next_time("0 8 * * 1", "Europe/Berlin", at("2026-11-26T12:00+00:00")) == at("2026-11-30T08:00+01:00")
+    assert next_time("30 2 * * *", "Europe/Berlin", at("2026-03-28T12:00+01:00")) == at("2026-03-29T03:00+02:00")
+    assert next_time("30 2 * * *", "Europe/Berlin", at("2026-10-25T02:31+02:00")) == at("2026-10-26T02:30+01:00")
+
+
+@pytest.mark.parametrize(
+    ("every", "zone", "said"),
+    [("61 * * * *", "UTC", "is no time"), ("often", "UTC", "is no time"), ("0 8 * * *", "Mars/Base", "no time zone"),
+     ("0 0 30 2 *", "UTC", "never comes|is no time"), ("0 8 * * *", "../../etc/passwd", "no time zone")],
+)  # fmt: skip
+async def test_a_wrong_time_is_said(address: str, every: str, zone: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await make_agent(address).asubmit("q", every=every, zone=zone)

@@ -178,12 +178,16 @@ class Agent(AgentPlans[DepsT, OutputT]):
         queue: str = "default",
         priority: int = 0,
         at: float | None = None,
+        every: str | None = None,
+        zone: str = "UTC",
         **about: Unpack[RunAnnotations],
     ) -> str:
         """Put a task in a queue of the journal, for a worker that has this agent (`plait worker`). Returns the run's
-        id. `at` is when it may begin, in seconds since 1970; those of higher `priority` begin first. For the other
-        arguments see `run`. Raises `ConfigError` if the agent has no name, or its journal no queue."""
-        more: dict[str, Any] = {"queue": queue, "priority": priority, "at": at, **about}
+        id. `at` is when it may begin, in seconds since 1970; those of higher `priority` begin first. `every` begins a
+        new run at each time of a cron expression in the time `zone`, such as `"0 8 * * 1"`: the result is then the
+        schedule's name. For the other arguments see `run`. Raises `ConfigError` if the agent has no name, its journal
+        no queue, or the time is wrong."""
+        more: dict[str, Any] = {"queue": queue, "priority": priority, "at": at, "every": every, "zone": zone, **about}
         return run_blocking(self.asubmit(question, session=session, **more))
 
     async def asubmit(
@@ -194,6 +198,8 @@ class Agent(AgentPlans[DepsT, OutputT]):
         queue: str = "default",
         priority: int = 0,
         at: float | None = None,
+        every: str | None = None,
+        zone: str = "UTC",
         **about: Unpack[RunAnnotations],
     ) -> str:
         """Put a task in a queue. See `submit`."""
@@ -203,7 +209,12 @@ class Agent(AgentPlans[DepsT, OutputT]):
         head, files = self._runs.make_queued_head(question, session)
         head = msgspec.structs.replace(head, **check_annotations(**about))
         store = require_queue(self._parts.require_store())
-        await store.submit(head, queue=queue, priority=priority, at=at, contents=files.contents)
+        if every is None:
+            await store.submit(head, queue=queue, priority=priority, at=at, contents=files.contents)
+        elif files.attachments or at is not None:
+            raise ConfigError("A schedule takes no files and no at=.", hint="Let a tool read the files.")
+        else:
+            await store.add_schedule(head, every, zone, queue=queue, priority=priority)
         return head.run
 
     def stream(

@@ -70,6 +70,7 @@ class Worker:
         stop = asyncio.ensure_future(self._draining.wait())
         try:
             while not self._draining.is_set():
+                await self.store.start_due()
                 free = self.concurrency - len(self._runs)
                 taken = []
                 if free > 0:

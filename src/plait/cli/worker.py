@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from plait.cli import options
 from plait.cli.agent_options import find_agent
@@ -82,6 +83,8 @@ def worker(
 @_queue
 @click.option("--priority", type=int, default=0, metavar="N", help="Those of higher priority begin first (default 0).")
 @click.option("--delay", metavar="AGE", help="Begin after this time, such as 30m or 2d.")
+@click.option("--every", metavar="CRON", help='Begin a run at each of these times, such as "0 8 * * 1".')
+@click.option("--zone", default="UTC", metavar="ZONE", help="The time zone of --every (default UTC).")
 @click.option("--session", metavar="NAME", help="The conversation of which it is a turn.")
 @options.about_run
 @options.journal
@@ -91,11 +94,13 @@ def submit(
     queue: str,
     priority: int,
     delay: str | None,
+    every: str | None,
+    zone: str,
     session: str | None,
     journal: str | None,
     **about: Any,
 ) -> None:
-    """Put a question in the queue, for a worker that has the agent. Prints the run's id."""
+    """Put a question in the queue, for a worker that has the agent. Prints the run's id, or the schedule's name."""
     if agent is None:
         raise ConfigError("Name the agent with -a.", hint="A worker finds it by its name.")
     found = find_agent(agent)
@@ -103,25 +108,35 @@ def submit(
         found = found.using(journal=place)
     at = None if delay is None else time.time() + parse_age(delay)
     said = options.read_annotations(about)
-    click.echo(found.submit(question, session=session, queue=queue, priority=priority, at=at, **said))
+    more: dict[str, Any] = {"queue": queue, "priority": priority, "at": at, "every": every, "zone": zone, **said}
+    click.echo(found.submit(question, session=session, **more))
 
 
 @click.command()
 @click.option("--queue", "name", metavar="NAME", help="Only this queue.")
 @click.option("--retry", metavar="RUN", help="Let workers take this run again, of which the list says why not.")
+@click.option("--unschedule", metavar="NAME", help="Begin no more runs of this schedule.")
 @options.as_object
 @options.journal
-def queue(name: str | None, retry: str | None, as_object: bool, journal: str | None) -> None:
+def queue(name: str | None, retry: str | None, unschedule: str | None, as_object: bool, journal: str | None) -> None:
     """List the runs that wait in a queue or go on, in their order, and why one is not taken."""
     store = require_queue(open_store(options.journal_path(journal)))
     if retry is not None:
         wait_for(store.unblock(retry))
-    found = wait_for(store.list_queue(name))
+    if unschedule is not None:
+        wait_for(store.remove_schedule(unschedule))
+    found, schedules = wait_for(store.list_queue(name)), wait_for(store.list_schedules())
     if as_object:
-        print_json({"runs": [{name: getattr(each, name) for name in each.__struct_fields__} for each in found]})
+        print_json({"runs": to_builtins(found), "schedules": to_builtins(schedules)})
         return
     rows = [
         [each.run, each.queue, each.agent, each.status, str(each.priority), format_time(each.not_before), each.reason]
         for each in found
     ]
     print_table(["run", "queue", "agent", "status", "priority", "from", "why it is not taken"], rows)
+    if schedules:
+        times = [
+            [each.name, each.agent, f"{each.every} {each.zone}", format_time(each.next), each.question]
+            for each in schedules
+        ]
+        print_table(["schedule", "agent", "every", "next", "question"], times)

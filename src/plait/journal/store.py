@@ -21,6 +21,7 @@ from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.schedules import Schedule
 from plait.journal.timeline import Timeline
 from plait.user_folders import state_folder
 
@@ -329,6 +330,26 @@ class QueueStore(Store, Protocol):
     ) -> None:
         """Put a run in a queue: a worker that has its agent begins it, `at` a time or as soon as one is free, those of
         higher priority first. `head` says who asks what; the rest is added when it begins."""
+        ...
+
+    async def add_schedule(
+        self, head: RunHead, every: str, zone: str, *, queue: str = "default", priority: int = 0
+    ) -> None:
+        """Submit a run like `head` at each time of a cron expression in a time zone. The schedule's name is the id in
+        the head."""
+        ...
+
+    async def list_schedules(self) -> list[Schedule]:
+        """Return the schedules, that whose time comes first at the top."""
+        ...
+
+    async def remove_schedule(self, name: str) -> None:
+        """Begin no more runs of a schedule."""
+        ...
+
+    async def start_due(self) -> int:
+        """Submit a run for each schedule whose time has come, once whatever the number of workers. Times that passed
+        while no worker looked count as one. Returns how many."""
         ...
 
     async def take(

@@ -57,6 +57,11 @@ create table queue (
 );
 create index queue_in_order on queue (name, priority desc, not_before, run);
 create table queue_gates (name text primary key);
+create table schedules (
+    name text primary key, head text not null, queue text not null, priority integer not null, every text not null,
+    zone text not null, next double precision not null
+);
+create index schedules_by_time on schedules (next);
 create table kept (
     id bigint generated always as identity, kind text not null, key text not null, run text not null,
     at double precision not null, data text not null, primary key (kind, key)

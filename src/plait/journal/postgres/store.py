@@ -12,12 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
-from plait.journal.owner import life_of
+from plait.journal.owner import life_of, new_run_id
 from plait.journal.postgres import queries, queue, schema
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
@@ -44,6 +46,7 @@ from plait.journal.row_codec import (
     read_time,
 )
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.schedules import Schedule, next_time
 from plait.journal.store import ENDED, CarriedRun, KeptRecord, QueuedRun, QueueLimits, RecordAndBody, StoreInfo
 
 _BEGUN = (*BegunRun._fields[:9], "for_user", *BegunRun._fields[10:])
@@ -416,12 +419,10 @@ class PostgresStore:
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         scrubber = redaction.scrubber(secrets)
-        begun, values = _describe(head, scrubber)
         texts = {each.digest for each in head.files if each.kind == "text"}
         stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
-        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
-        values |= {"owner": "", "root": None, "claim": 0, "digests": list(stored), "contents": list(stored.values())}
-        values["state"] = crc_of_state(begun.crc, "queued", "", None, None, "{}")
+        values = self._describe_queued(head, scrubber, queue, priority, at)
+        values |= {"digests": list(stored), "contents": list(stored.values())}
         tries = 0
 
         async def work(connection: Connection) -> None:
@@ -432,6 +433,52 @@ class PostgresStore:
                 raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
 
         await self._database.do(work, seconds=WRITE_SECONDS)
+
+    def _describe_queued(
+        self, head: RunHead, scrubber: Scrubber, queue: str, priority: int, at: float | None
+    ) -> dict[str, Any]:
+        """Return the values of `SUBMIT` for a run without files."""
+        begun, values = _describe(head, scrubber)
+        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
+        values |= {"owner": "", "root": None, "claim": 0, "digests": [], "contents": []}
+        return values | {"state": crc_of_state(begun.crc, "queued", "", None, None, "{}")}
+
+    async def add_schedule(
+        self, head: RunHead, every: str, zone: str, *, queue: str = "default", priority: int = 0
+    ) -> None:
+        text = redaction.scrubber(())(codec.encode(head)).decode()
+        values = (head.run, text, queue, priority, every, zone, next_time(every, zone, self._clock()))
+        await self._execute("insert into schedules values (%s, %s, %s, %s, %s, %s, %s) on conflict do nothing", values)
+
+    async def list_schedules(self) -> list[Schedule]:
+        question = "select name, head, queue, every, zone, next from schedules order by next"
+        found = await self._database.do(lambda connection: queries.fetch(connection, question))
+        heads = [codec.decode_head(each.pop("head")) for each in found]
+        return [
+            Schedule(agent=head.agent, question=head.question, **each) for head, each in zip(heads, found, strict=True)
+        ]
+
+    async def remove_schedule(self, name: str) -> None:
+        await self._execute("delete from schedules where name = %s", (clean_text(name),))
+
+    async def start_due(self) -> int:
+        async def work(connection: Connection) -> int:
+            now = self._clock()
+            async with connection.transaction():
+                question = "select * from schedules where next <= %s order by next limit 20 for update skip locked"
+                due = await queries.fetch(connection, question, (now,))
+                for each in due:
+                    head = codec.decode_head(each["head"])
+                    head = structs.replace(head, run=new_run_id(), label=head.label or f"every:{each['name']}")
+                    values = self._describe_queued(
+                        head, redaction.scrubber(()), each["queue"], each["priority"], each["next"]
+                    )
+                    await connection.execute(SUBMIT, values)
+                    after = (next_time(each["every"], each["zone"], now), each["name"])
+                    await connection.execute("update schedules set next = %s where name = %s", after)
+                return len(due)
+
+        return await self._database.do(work, seconds=WRITE_SECONDS)
 
     async def take(
         self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
