@@ -30,6 +30,7 @@ from plait.loops.compaction import TOKENS_A_BYTE
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
 from plait.runtime.conversations.chat_messages import ChatMessages, calls_in, read_turns
+from plait.sandbox import AUTO
 from plait.search import load_embedder
 from plait.search.embedders import Embedder, EmbedFunction
 from plait.tools import Tool
@@ -235,8 +236,8 @@ async def _read_session(
             break
         try:
             row = await store.find_run(turn.run)
-            if not row.totals.get("tool_calls"):
-                continue
+            if not row.totals.get("tool_calls") and row.head.settings.get("sandbox", AUTO) == AUTO:
+                continue  # it made no calls and ran no code
             calls = calls_in(await read_timeline(store, turn.run, bodies=False), row.head.tools)
         except JournalError:
             continue  # its record is damaged or was deleted meanwhile: the question and the answer remain
