@@ -86,8 +86,12 @@ def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dic
         except Undescribable as error:
             raise Undescribable(f"{name} ({error})") from error
         if adapter is None:
-            found[name], shared = _describe_struct(name, hint)
-            definitions |= shared
+            try:
+                (schema,), shared = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
+            except TypeError as error:
+                raise Undescribable(f"{name} ({_first_line(error)})") from error
+            found[name] = PythonType(_without_titles(schema), True, functools.partial(msgspec.convert, type=hint))
+            definitions |= _without_titles(shared)
         elif exact is not None:
             found[name] = exact
         else:
@@ -195,15 +199,6 @@ def _compact(schema: Any) -> dict[str, Any] | None:
     return short
 
 
-def _describe_struct(name: str, hint: Any) -> tuple[PythonType, dict[str, Any]]:
-    try:
-        (schema,), definitions = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
-    except TypeError as error:
-        raise Undescribable(f"{name} ({_first_line(error)})") from error
-    validate = functools.partial(msgspec.convert, type=hint)
-    return PythonType(_without_titles(schema), True, validate), _without_titles(definitions)
-
-
 def _fault(error: Any, value: Any, words: str) -> Fault:
     """Return one of pydantic's errors in a value: its place, without the names of Python types, and what is wrong."""
     path: list[str | int] = []
@@ -220,6 +215,8 @@ def _fault(error: Any, value: Any, words: str) -> Fault:
         return tuple(path), "is not known"
     if kind in ("model_type", "model_attributes_type", "dataclass_type", "dict_type", "dataclass_exact_type"):
         return tuple(path), f"must be an object, not {show_value(inside)}"
+    if not path and kind == "is_instance_of" and isinstance(value, str):
+        return (), f"must be {words}, and the run has none with the id or name {show_value(value)}"
     if not path:
         return (), f"must be {words}, not {show_value(value)}" + (f" ({said})" if kind != "is_instance_of" else "")
     if said.startswith("Input should be "):

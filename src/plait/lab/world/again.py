@@ -12,13 +12,14 @@ from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
+from plait.runtime.calls.artifacts import ArtifactStore
 
 
 def replay_events(world: World, events: Iterable[Event]) -> World:
     """Make the calls among a run's events in `world`, which should be fresh, and return it. Calls of other tools and
     calls without a result are skipped. An artifact that a call returned is found by its id in the run."""
     tools = {tool.name: tool for tool in world.tools}
-    artifacts: dict[str, Any] = {}
+    artifacts = ArtifactStore({})
     for event in events:
         if not isinstance(event, Observed):
             continue
@@ -27,14 +28,14 @@ def replay_events(world: World, events: Iterable[Event]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_insert_artifacts(call.input, artifacts, tool.signature.takes_artifacts))
+            args, kwargs = tool.bind(artifacts.fill_input(call.input, tool))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # The input came from elsewhere, such as another tool's image.
             continue
         handle = ArtifactHandle.read(observation.value)
         if handle is not None:
-            artifacts[handle.id] = result
+            artifacts.live[handle.id] = result
     return world
 
 
@@ -59,15 +60,3 @@ def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None =
     flagged = tuple(said for step, tool, said in invented if (step, tool) not in refused)
     day = datetime.fromtimestamp(clock).date() if clock is not None else None
     return RunEvidence(answer, "".join(printed), flagged, day)
-
-
-def _insert_artifacts(value: Any, artifacts: dict[str, Any], by_name: bool) -> Any:
-    """Replace handles in an input by the artifacts themselves; with `by_name`, ids as well."""
-    if isinstance(value, str):
-        return artifacts.get(value.strip(), value) if by_name else value
-    handle = ArtifactHandle.read(value)
-    if handle is not None:
-        return artifacts.get(handle.id, value)
-    if isinstance(value, dict):
-        return {key: _insert_artifacts(each, artifacts, by_name) for key, each in value.items()}
-    return [_insert_artifacts(each, artifacts, by_name) for each in value] if isinstance(value, list) else value

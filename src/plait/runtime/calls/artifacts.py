@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from threading import Lock
 from typing import Any
@@ -16,6 +17,7 @@ from plait.journal.timeline import Timeline
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
 from plait.tools.render import replace_surrogates
+from plait.tools.signature import BINARY
 
 StoredArtifacts = Mapping[str, tuple[str, bytes]]
 """Artifacts in the journal, by id: their kind and their bytes."""
@@ -28,9 +30,12 @@ class ArtifactStore:
     def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
         self._scrub = scrub
-        self._live: dict[str, Artifact] = {}
+        self.live: dict[str, Artifact] = {}
+        """Those that this process has as objects, by id."""
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
+        self.withheld: set[str] = set()
+        """The ids in results that a guard withheld, which a model may guess."""
         self._lock = Lock()
         self._contents: dict[str, bytes] = {}
         """The bytes of images and PDF files, by digest."""
@@ -40,7 +45,8 @@ class ArtifactStore:
 
     def keep(self, artifact: Artifact) -> ArtifactHandle:
         """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
-        for name, known in list(self._live.items()):
+        artifact = getattr(artifact, "origin", artifact)
+        for name, known in list(self.live.items()):
             if known is artifact:
                 return ArtifactHandle(name, replace_surrogates(artifact.about()))
         # Dumped here, where an error is the call's. An error while the journal writes would end the run.
@@ -48,7 +54,7 @@ class ArtifactStore:
         with self._lock:  # results are read in the threads of their calls
             number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
         name = f"{artifact.kind}-{number}"
-        self._live[name] = artifact
+        self.live[name] = artifact
         self._unwritten[name] = data
         if found := find_attachment(artifact):
             self._contents[found[0].digest] = found[1]
@@ -58,27 +64,50 @@ class ArtifactStore:
         """Keep the artifact, and return the JSON of its handle."""
         return self.keep(artifact).json()
 
-    def fill_input(self, value: JSON, tool: Tool) -> Any:
-        """A tool's input with the artifacts themselves in place of their handles; where the tool takes artifacts,
-        also in place of a text that is an id."""
-        if not self._live and not self._kept:
+    def fill_input(self, value: JSON, tool: Tool, exact: bool = False) -> Any:
+        """Return a tool's input with the artifacts themselves in place of their handles; where the tool takes them,
+        also in place of a text that is their id or file name. `exact`: code passed it."""
+        if not self.live and not self._kept:
+            return self.fill_exact_input(value) if exact else value
+        value = self.fill_exact_input(value) if exact else self.fill(value)
+        kinds = {name: tool.signature.find_kinds(name) for name in tool.signature.types}
+        every = set().union(*kinds.values()) - {BINARY}
+        if isinstance(value, dict):
+            return {name: self._take(each, kinds.get(name, every)) for name, each in value.items()}
+        return self._take(value, every)
+
+    def _take(self, value: Any, kinds: set[str]) -> Any:
+        """Return a value with the artifacts of these kinds that it names. Where bytes (`BINARY`) or another kind are
+        wanted, an artifact with bytes is read as that."""
+        if not kinds:
             return value
-        return self.fill(value, tool.signature.takes_artifacts)
+        if isinstance(value, list | tuple):
+            return type(value)(self._take(each, kinds) for each in value)
+        found = self._find_named(value.strip()) if isinstance(value, str) else value
+        data = getattr(found, "data", None)
+        if not isinstance(found, Artifact) or found.kind in kinds or not isinstance(data, bytes):
+            return value if found is None else found
+        if BINARY in kinds:
+            return data
+        with suppress(Exception):  # its bytes are no such thing, or that kind is not read from bytes
+            kind: Any = Artifact.kinds[max(kinds)]
+            found, origin = kind.from_bytes(data), found
+            object.__setattr__(found, "origin", origin)  # both have the handle of the first one
+        return found
+
+    def _find_named(self, name: str) -> Artifact | None:
+        """Return the artifact with that id, or the last file with that name."""
+        ids = sorted(self._kept.keys() | self.live, key=lambda id: (len(id), id))
+        named = [id for id in ids if name and getattr(self.find(id), "name", "") == name]
+        return self.find(name if name in ids or not named else named[-1])
 
     def fill_exact_input(self, value: JSON) -> Any:
         """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
-    def fill(self, value: Any, by_name: bool = False) -> Any:
-        """Return a JSON value with the artifacts themselves in place of their handles; `by_name` also of their ids."""
-        if isinstance(value, str):
-            return self._or_itself(value.strip(), value) if by_name else value
-        handle = ArtifactHandle.read(value)
-        if handle is not None:
-            return self._or_itself(handle.id, value)
-        if isinstance(value, dict):
-            return {key: self.fill(each, by_name) for key, each in value.items()}
-        return [self.fill(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
+    def fill(self, value: Any) -> Any:
+        """Return a JSON value with the artifacts themselves in place of their handles."""
+        return replace_handles(value, lambda handle: self._or_itself(handle.id, handle.json()))
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.
@@ -86,14 +115,16 @@ class ArtifactStore:
         return value if artifact is None else artifact
 
     def find(self, name: str) -> Artifact | None:
-        """Return the artifact with that id; None if there is none, or if its bytes cannot be read."""
-        if name in self._live:
-            return self._live[name]
+        """Return the artifact with that id; None if there is none, if it was withheld, or cannot be read."""
+        if name in self.withheld:
+            return None
+        if name in self.live:
+            return self.live[name]
         kind, data = self._kept.get(name, ("", b""))
         if kind not in Artifact.kinds:
             return None
         try:
-            artifact = self._live[name] = Artifact.kinds[kind].load(data)
+            artifact = self.live[name] = Artifact.kinds[kind].load(data)
         except ValueError:
             return None
         return artifact
@@ -112,7 +143,7 @@ class ArtifactStore:
             return None
         names = sorted(find_artifacts(value).keys() & self._unwritten.keys())
         # Each by itself: taken out of the whole, a secret would leave the lengths wrong, and nothing could be read.
-        new = {name: (self._live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
+        new = {name: (self.live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
         return msgspec.msgpack.encode(new) if new else None
 
 
@@ -125,21 +156,17 @@ def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def read_handles(value: JSON) -> Any:
-    """Return a JSON value with `ArtifactHandle`s in place of their JSON."""
-    handle = ArtifactHandle.read(value)
-    if handle is not None:
-        return handle
+def replace_handles(value: JSON, change: Callable[[ArtifactHandle], Any]) -> Any:
+    """Return a JSON value with what `change` returns in place of the JSON of each handle."""
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return change(handle)
     if isinstance(value, dict):
-        return {key: read_handles(each) for key, each in value.items()}
-    return [read_handles(each) for each in value] if isinstance(value, list) else value
+        return {key: replace_handles(each, change) for key, each in value.items()}
+    return [replace_handles(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 def find_artifacts(value: Any) -> dict[str, str]:
     """Return the artifacts whose handles are in a JSON value: what they are in words, by id."""
-    if (handle := ArtifactHandle.read(value)) is not None:
-        return {handle.id: handle.about}
     found: dict[str, str] = {}
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        found |= find_artifacts(each)
+    replace_handles(value, lambda handle: found.setdefault(handle.id, handle.about))
     return found

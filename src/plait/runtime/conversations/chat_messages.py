@@ -84,30 +84,25 @@ def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[Pa
     the code got their results, not the model."""
     parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
     found: list[PastCall] = []
-    waits = False
+    at, shown, waits = -1, "", False
     entries: list[CodeTurn | ToolCall] = [*timeline.code, *timeline.tool_calls]
     for each in sorted(entries, key=lambda entry: entry.n):
-        shown = ""
         if isinstance(each, CodeTurn):
             if each.code is not None:
+                at, shown = len(found), ""
                 found.append(PastCall(PYTHON, {"code": each.code}, ""))
             ran, waits = each.ran, bool(each.ran.calls)
-            shown = ran.output + "".join(f"{file.about}\n" for file in ran.made)
+            shown += ran.output + "".join(f"{file.about}\n" for file in ran.made)
             shown += f"{ran.error.type}: {ran.error.message}" if ran.error is not None else ""
-        elif each.seen is None:
-            continue
-        elif each.planned.by_code or (waits and each.seen.trouble == "unknown_tool"):
-            shown = f"{each.seen.printed.rstrip()}\n" if each.seen.printed.strip() else ""
-        else:
+            if at >= 0:
+                found[at] = structs.replace(found[at], result=shown.rstrip() or NO_OUTPUT)
+        elif each.seen is not None and (each.planned.by_code or (waits and each.seen.trouble == "unknown_tool")):
+            shown += f"{each.seen.printed.rstrip()}\n" if each.seen.printed.strip() else ""
+        elif each.seen is not None:
             call = each.shown
             named = named_input(call.input, parameters.get(call.tool, {}))
             found.append(PastCall(call.tool, named, each.seen.text))
-        if shown:
-            found[-1] = structs.replace(found[-1], result=found[-1].result + shown)
-    return tuple(
-        structs.replace(each, result=each.result.rstrip() or NO_OUTPUT) if each.tool == PYTHON else each
-        for each in found
-    )
+    return tuple(found)
 
 
 def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[dict[str, Any]]:

@@ -258,7 +258,8 @@ async def require_answered(session: str, store: Store) -> None:
         return
     run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
-    where = "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
+    where = row.head.agent_option
+    where += "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
     raise SessionWaits(
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,

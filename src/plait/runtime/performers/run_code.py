@@ -27,7 +27,7 @@ from plait.core import events as ev
 from plait.core.artifacts import MARK
 from plait.core.attachments import Attachment, File, find_attachment
 from plait.journal.records import CodeResult
-from plait.runtime.calls.artifacts import read_handles
+from plait.runtime.calls.artifacts import replace_handles
 from plait.runtime.guard import Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.run_spec import differs
@@ -232,7 +232,9 @@ def result_of(call: Call, observation: Observation) -> Result:
             return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
-            return Result(text if observation.value is None else read_handles(observation.value))
+            return Result(
+                text if observation.value is None else replace_handles(observation.value, lambda handle: handle)
+            )
         case "unknown_tool":
             return Result(error="NameError", message=f"name '{call.tool}' is not defined")
         case "bad_input":
