@@ -257,9 +257,9 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     agent: str = ""
 
     @property
-    def agent_option(self) -> str:
-        """The words by which a printed command names the agent; "" if it has no name."""
-        return f" -a {quote(self.agent)}" if self.agent else ""
+    def agent_words(self) -> tuple[str, ...]:
+        """The words by which a printed command names the agent, if its name is a place such as `support:agent`."""
+        return ("-a", quote(self.agent)) if ":" in self.agent or self.agent.endswith(".py") else ()
 
     @property
     def files(self) -> tuple[Attachment, ...]:
