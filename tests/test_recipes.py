@@ -73,7 +73,7 @@ async def test_a_chat_can_be_cancelled_and_then_goes_on(load: Load) -> None:
     service.agent = agent.using(model=plait.Scripted(["Late."], delay=60))
     async with open_client(service, "ada") as ada, open_client(service, "eve") as eve:
         asked = asyncio.create_task(ada.post("/chats/1", json={"text": "Hello?"}))
-        while not service.streams:
+        while not await service.runs.alist():
             await asyncio.sleep(0.01)
         assert (await ada.post("/chats/1", json={"text": "Hello??"})).status_code == 409
         await eve.delete("/chats/1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from msgspec import Struct
@@ -39,6 +40,15 @@ _IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
 def find_handles(text: str) -> list[str]:
     """Return the handles in the text of a result, as their JSON."""
     return _IN_TEXT.findall(text)
+
+
+def replace_handles(value: Any, change: Callable[[ArtifactHandle], Any]) -> Any:
+    """Return a JSON value with what `change` returns in place of the JSON of each handle."""
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return change(handle)
+    if isinstance(value, dict):
+        return {key: replace_handles(each, change) for key, each in value.items()}
+    return [replace_handles(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 class Artifact(ABC):

@@ -29,8 +29,7 @@ from plait.tools.tool import docstring_of
 
 _KINDS = inspect.Parameter
 _MISSING = inspect.Parameter.empty
-BINARY = "binary"
-"""The format of bytes in a JSON Schema."""
+BINARY = "binary"  # the format of bytes in a JSON Schema
 
 
 class Signature(Struct, frozen=True):

@@ -7,19 +7,19 @@ from datetime import datetime
 from typing import Any
 
 from plait.core import Event, Observation
-from plait.core.artifacts import ArtifactHandle
+from plait.core.artifacts import ArtifactHandle, replace_handles
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
+from plait.core.messages import map_texts
 from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
-from plait.runtime.calls.artifacts import ArtifactStore
 
 
 def replay_events(world: World, events: Iterable[Event]) -> World:
     """Make the calls among a run's events in `world`, which should be fresh, and return it. Calls of other tools and
     calls without a result are skipped. An artifact that a call returned is found by its id in the run."""
     tools = {tool.name: tool for tool in world.tools}
-    artifacts = ArtifactStore({})
+    artifacts: dict[str, Any] = {}
     for event in events:
         if not isinstance(event, Observed):
             continue
@@ -28,14 +28,17 @@ def replay_events(world: World, events: Iterable[Event]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(artifacts.fill_input(call.input, tool))
+            given = replace_handles(call.input, lambda handle: artifacts.get(handle.id, handle.json()))
+            if any(map(tool.signature.find_kinds, tool.signature.types)):
+                given = map_texts(given, lambda text: artifacts.get(text.strip(), text))
+            args, kwargs = tool.bind(given)
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # The input came from elsewhere, such as another tool's image.
             continue
         handle = ArtifactHandle.read(observation.value)
         if handle is not None:
-            artifacts.live[handle.id] = result
+            artifacts[handle.id] = result
     return world
 
 

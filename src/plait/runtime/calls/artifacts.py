@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from plait.core.artifacts import Artifact, ArtifactHandle
+from plait.core.artifacts import Artifact, ArtifactHandle, replace_handles
 from plait.core.attachments import find_attachment
 from plait.core.messages import JSON
 from plait.journal.timeline import Timeline
@@ -30,12 +30,10 @@ class ArtifactStore:
     def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
         self._scrub = scrub
-        self.live: dict[str, Artifact] = {}
-        """Those that this process has as objects, by id."""
+        self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
-        self.withheld: set[str] = set()
-        """The ids in results that a guard withheld, which a model may guess."""
+        self.withheld: set[str] = set()  # ids that a model may guess, of results that a guard withheld
         self._lock = Lock()
         self._contents: dict[str, bytes] = {}
         """The bytes of images and PDF files, by digest."""
@@ -46,7 +44,7 @@ class ArtifactStore:
     def keep(self, artifact: Artifact) -> ArtifactHandle:
         """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
         artifact = getattr(artifact, "origin", artifact)
-        for name, known in list(self.live.items()):
+        for name, known in list(self._live.items()):
             if known is artifact:
                 return ArtifactHandle(name, replace_surrogates(artifact.about()))
         # Dumped here, where an error is the call's. An error while the journal writes would end the run.
@@ -54,7 +52,7 @@ class ArtifactStore:
         with self._lock:  # results are read in the threads of their calls
             number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
         name = f"{artifact.kind}-{number}"
-        self.live[name] = artifact
+        self._live[name] = artifact
         self._unwritten[name] = data
         if found := find_attachment(artifact):
             self._contents[found[0].digest] = found[1]
@@ -64,10 +62,10 @@ class ArtifactStore:
         """Keep the artifact, and return the JSON of its handle."""
         return self.keep(artifact).json()
 
-    def fill_input(self, value: JSON, tool: Tool, exact: bool = False) -> Any:
+    def fill_input(self, value: JSON, tool: Tool, exact: bool) -> Any:
         """Return a tool's input with the artifacts themselves in place of their handles; where the tool takes them,
         also in place of a text that is their id or file name. `exact`: code passed it."""
-        if not self.live and not self._kept:
+        if not self._live and not self._kept:
             return self.fill_exact_input(value) if exact else value
         value = self.fill_exact_input(value) if exact else self.fill(value)
         kinds = {name: tool.signature.find_kinds(name) for name in tool.signature.types}
@@ -97,7 +95,7 @@ class ArtifactStore:
 
     def _find_named(self, name: str) -> Artifact | None:
         """Return the artifact with that id, or the last file with that name."""
-        ids = sorted(self._kept.keys() | self.live, key=lambda id: (len(id), id))
+        ids = sorted(self._kept.keys() | self._live, key=lambda id: (len(id), id))
         named = [id for id in ids if name and getattr(self.find(id), "name", "") == name]
         return self.find(name if name in ids or not named else named[-1])
 
@@ -118,13 +116,13 @@ class ArtifactStore:
         """Return the artifact with that id; None if there is none, if it was withheld, or cannot be read."""
         if name in self.withheld:
             return None
-        if name in self.live:
-            return self.live[name]
+        if name in self._live:
+            return self._live[name]
         kind, data = self._kept.get(name, ("", b""))
         if kind not in Artifact.kinds:
             return None
         try:
-            artifact = self.live[name] = Artifact.kinds[kind].load(data)
+            artifact = self._live[name] = Artifact.kinds[kind].load(data)
         except ValueError:
             return None
         return artifact
@@ -143,7 +141,7 @@ class ArtifactStore:
             return None
         names = sorted(find_artifacts(value).keys() & self._unwritten.keys())
         # Each by itself: taken out of the whole, a secret would leave the lengths wrong, and nothing could be read.
-        new = {name: (self.live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
+        new = {name: (self._live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
         return msgspec.msgpack.encode(new) if new else None
 
 
@@ -154,15 +152,6 @@ def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
     for artifacts in filter(None, made):
         found.update(msgspec.msgpack.decode(artifacts, type=dict[str, tuple[str, bytes]]))
     return found
-
-
-def replace_handles(value: JSON, change: Callable[[ArtifactHandle], Any]) -> Any:
-    """Return a JSON value with what `change` returns in place of the JSON of each handle."""
-    if (handle := ArtifactHandle.read(value)) is not None:
-        return change(handle)
-    if isinstance(value, dict):
-        return {key: replace_handles(each, change) for key, each in value.items()}
-    return [replace_handles(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 def find_artifacts(value: Any) -> dict[str, str]:

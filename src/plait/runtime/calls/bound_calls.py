@@ -25,8 +25,7 @@ from plait.tools.end_run import EndRun
 from plait.tools.input_json import NoJsonForm, to_json
 from plait.tools.render import describe_bytes
 
-SHOWN_BYTES = 100
-"""Bytes that a question about a call shows, if they are no text."""
+SHOWN_BYTES = 100  # that are no text, in a question about a call
 REBINDS = 4
 """How often the input of one call may be changed or edited."""
 

@@ -24,10 +24,9 @@ from msgspec import structs
 
 from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, PlaitError, Ran
 from plait.core import events as ev
-from plait.core.artifacts import MARK
+from plait.core.artifacts import MARK, replace_handles
 from plait.core.attachments import Attachment, File, find_attachment
 from plait.journal.records import CodeResult
-from plait.runtime.calls.artifacts import replace_handles
 from plait.runtime.guard import Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.run_spec import differs
