@@ -322,6 +322,23 @@ def test_files_of_code_reach_a_tool_by_object_name_id_and_as_bytes_and_the_quest
     assert one.replay(waiting).whole
 
 
+def test_a_figure_reaches_a_tool_as_a_file_and_as_bytes(tmp_path: Path, site: Path) -> None:
+    got: list[bytes] = []
+
+    @plait.tool
+    def publish(chart: plait.File, data: bytes) -> str:
+        """Publish a chart."""
+        got.extend((chart.data, data))
+        return chart.name
+
+    figure = "class Figure:\n    def savefig(self, out, format):\n        out.write(b'\\x89PNG\\r\\n\\x1a\\n drawn')\n"
+    install(site, "matplotlib", {"matplotlib/__init__.py": "", "matplotlib/figure.py": figure})
+    find_packages.cache_clear()
+    code = "from matplotlib.figure import Figure\nstop(publish(Figure(), Figure()))"
+    run = agent(tmp_path, code, tools=[publish], sandbox=plait.Process(packages=["matplotlib"])).run("q")
+    assert run.answer == "chart-1.png" and got == [b"\x89PNG\r\n\x1a\n drawn"] * 2
+
+
 SLOW = "y = 2\nx.append(1)\nprint(tool_time())\nwhile True:\n    pass"
 UNDO = ("x = [0]", "x.append(tool_time())", SLOW, "stop([x, 'y' in globals()])")
 
