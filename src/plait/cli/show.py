@@ -35,7 +35,7 @@ from plait.core import Event, Usage, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, decode_text, format_count
-from plait.journal.entries import ModelCall
+from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines, read_digest
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.store import wait_for
@@ -192,25 +192,30 @@ def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[di
         for moment in timeline.add(row, keep_body=False):
             match moment.change, moment.entry:
                 case "asked", ModelCall() as call:
-                    path, attempt = head.address(call.phase, call.last.path, call.model), call.last.number + 1
-                    about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
-                    title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"
-                    about = {"type": "request", **about, "method": "POST", "path": path}
-                    yield about, title, f"POST {path}", row.body or b""
-                case "responded", ModelCall(last=last, step=step) if (response := last.response) is not None:
-                    about = {
-                        "type": "response",
-                        "step": step,
-                        "attempt": last.number + 1,
-                        "status": response.status or None,
-                        "seconds": response.seconds,
-                        "error": response.error or None,
-                        "cut": response.cut,
-                    }
-                    title = f"response · step {step} · {response.seconds:.3f} s"
-                    title += " · cut at a stop" if response.cut else ""
-                    line = str(response.status or "no response") + (f"  {response.error}" if response.error else "")
-                    yield about, title, line, row.body or b""
+                    yield *_describe_request(head, call), row.body or b""
+                case "responded", ModelCall(last=attempt) as call if attempt.response is not None:
+                    yield *_describe_response(call.step, attempt.number + 1, attempt.response), row.body or b""
+
+
+def _describe_request(head: RunHead, call: ModelCall) -> tuple[dict[str, Any], str, str]:
+    path, attempt = head.address(call.phase, call.last.path, call.model), call.last.number + 1
+    about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
+    title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"
+    return {"type": "request", **about, "method": "POST", "path": path}, title, f"POST {path}"
+
+
+def _describe_response(step: int, attempt: int, response: RecordedResponse) -> tuple[dict[str, Any], str, str]:
+    about = {
+        "type": "response",
+        "step": step,
+        "attempt": attempt,
+        "status": response.status or None,
+        "seconds": response.seconds,
+        "error": response.error or None,
+        "cut": response.cut,
+    }
+    title = f"response · step {step} · {response.seconds:.3f} s" + (" · cut at a stop" if response.cut else "")
+    return about, title, str(response.status or "no response") + (f"  {response.error}" if response.error else "")
 
 
 def _print_body(body: bytes, *, pretty: bool) -> None:

@@ -34,21 +34,25 @@ class ArtifactHandle(Struct, frozen=True):
         return None
 
 
+def replace_handles(
+    value: Any, change: Callable[[ArtifactHandle, Any], Any], change_text: Callable[[str], Any] = lambda text: text
+) -> Any:
+    """Return a JSON value with each handle in it replaced: `change` gets it, and its JSON."""
+    if isinstance(value, str):
+        return change_text(value)
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return change(handle, value)
+    if isinstance(value, dict):
+        return {key: replace_handles(each, change, change_text) for key, each in value.items()}
+    return [replace_handles(each, change, change_text) for each in value] if isinstance(value, list | tuple) else value
+
+
 _IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
 
 
 def find_handles(text: str) -> list[str]:
     """Return the handles in the text of a result, as their JSON."""
     return _IN_TEXT.findall(text)
-
-
-def replace_handles(value: Any, change: Callable[[ArtifactHandle], Any]) -> Any:
-    """Return a JSON value with what `change` returns in place of the JSON of each handle."""
-    if (handle := ArtifactHandle.read(value)) is not None:
-        return change(handle)
-    if isinstance(value, dict):
-        return {key: replace_handles(each, change) for key, each in value.items()}
-    return [replace_handles(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 class Artifact(ABC):

@@ -85,13 +85,7 @@ async def claim(
         asked: Question | None = None
         if answer is not None:
             asked = await require_open_question(store, head.run, question)
-            named, binder = without_id(answer, asked.question), None
-            if asked.run == head.run:  # a child run checks the edited input of its call itself
-                binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
-            try:
-                given = record_answer(asked, read_answer(answer if named is None else named, asked, binder))
-            except ConfigError as why:
-                raise BadAnswer(str(why), run=head.run, waits=waiting_with(asked)) from None
+            given = _read_answer(answer, asked, run_spec, head.run, rows)
             if asked.run == head.run:
                 records.append((given, None))
         try:
@@ -208,6 +202,19 @@ async def read_child_runs(store: Store, run: str) -> list[Run]:
 def outcome_of(recorded: dict[str, Any]) -> Outcome:
     """An outcome from what the journal keeps of it."""
     return cast(Outcome, msgspec.convert(recorded, Outcome))
+
+
+def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
+    """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
+    named = without_id(answer, asked.question)
+    binder = None
+    if asked.run == run:  # a child run checks the edited input of its call itself
+        binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
+    try:
+        value = read_answer(answer if named is None else named, asked, binder)
+    except ConfigError as why:
+        raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
+    return record_answer(asked, value)
 
 
 async def _answer_child(store: Store, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:

@@ -86,12 +86,8 @@ def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dic
         except Undescribable as error:
             raise Undescribable(f"{name} ({error})") from error
         if adapter is None:
-            try:
-                (schema,), shared = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
-            except TypeError as error:
-                raise Undescribable(f"{name} ({_first_line(error)})") from error
-            found[name] = PythonType(_without_titles(schema), True, functools.partial(msgspec.convert, type=hint))
-            definitions |= _without_titles(shared)
+            found[name], shared = _describe_struct(name, hint)
+            definitions |= shared
         elif exact is not None:
             found[name] = exact
         else:
@@ -197,6 +193,15 @@ def _compact(schema: Any) -> dict[str, Any] | None:
             return None
         short |= {key: inner} if inner else {}
     return short
+
+
+def _describe_struct(name: str, hint: Any) -> tuple[PythonType, dict[str, Any]]:
+    try:
+        (schema,), definitions = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
+    except TypeError as error:
+        raise Undescribable(f"{name} ({_first_line(error)})") from error
+    validate = functools.partial(msgspec.convert, type=hint)
+    return PythonType(_without_titles(schema), True, validate), _without_titles(definitions)
 
 
 def _fault(error: Any, value: Any, words: str) -> Fault:

@@ -62,6 +62,11 @@ class Signature(Struct, frozen=True):
         names = list(self.schema["properties"])
         return names[: names.index(self.spread)] if self.spread else names
 
+    @property
+    def takes_artifacts(self) -> bool:
+        """Whether a parameter is an artifact, which a model names by its id."""
+        return any(map(self.find_kinds, self.types))
+
     def find_kinds(self, name: str) -> set[str]:
         """Return the kinds of artifacts that a parameter takes, with `BINARY` if it takes bytes."""
         known = self.types.get(name, PythonType({}))

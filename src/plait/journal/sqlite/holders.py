@@ -38,8 +38,7 @@ def require_claimable(run: RunRow, journal: Path | None, log: Any, force: bool) 
     """Raise `JournalError` if a run may not be claimed. `log` is this process's, if it performs the run."""
     name = run.head.run
     if run.status in ENDED:
-        again = " ".join(("plait fork", name, *run.head.agent_words, "--at N"))
-        hint = f"`plait show {name}` shows it. `{again}` starts a new run from step N."
+        hint = f"`plait show {name}` shows it. `plait fork {name} --at N` starts a new run from step N."
         raise JournalError(f"Run {name} has ended ({run.status}): it cannot be resumed.", hint=hint)
     if not run.owner:
         return

@@ -10,7 +10,6 @@ from plait.core import Event, Observation
 from plait.core.artifacts import ArtifactHandle, replace_handles
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
-from plait.core.messages import map_texts
 from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
 
@@ -28,9 +27,9 @@ def replay_events(world: World, events: Iterable[Event]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            given = replace_handles(call.input, lambda handle: artifacts.get(handle.id, handle.json()))
-            if any(map(tool.signature.find_kinds, tool.signature.types)):
-                given = map_texts(given, lambda text: artifacts.get(text.strip(), text))
+            # Where the tool takes artifacts, a text may be the id of one.
+            named = (lambda text: artifacts.get(text.strip(), text)) if tool.signature.takes_artifacts else str
+            given = replace_handles(call.input, lambda handle, itself: artifacts.get(handle.id, itself), named)
             args, kwargs = tool.bind(given)
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):

@@ -105,7 +105,7 @@ class ArtifactStore:
 
     def fill(self, value: Any) -> Any:
         """Return a JSON value with the artifacts themselves in place of their handles."""
-        return replace_handles(value, lambda handle: self._or_itself(handle.id, handle.json()))
+        return replace_handles(value, lambda handle, itself: self._or_itself(handle.id, itself))
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.
@@ -156,6 +156,9 @@ def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
 
 def find_artifacts(value: Any) -> dict[str, str]:
     """Return the artifacts whose handles are in a JSON value: what they are in words, by id."""
+    if (handle := ArtifactHandle.read(value)) is not None:
+        return {handle.id: handle.about}
     found: dict[str, str] = {}
-    replace_handles(value, lambda handle: found.setdefault(handle.id, handle.about))
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found |= find_artifacts(each)
     return found

@@ -258,13 +258,12 @@ async def require_answered(session: str, store: Store) -> None:
         return
     run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
-    where = " ".join((run, *row.head.agent_words))
-    where += "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
+    where = "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
     raise SessionWaits(
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,
         waits=waits,
-        hint=f"Answer it first: plait resume {where} --question {waits[0].question} --answer ANSWER. In Python: "
+        hint=f"Answer it first: plait resume {' '.join((run, *row.head.agent_words))}{where} --question {waits[0].question} --answer ANSWER. In Python: "
         f'agent.resume("{run}", ANSWER, question="{waits[0].question}"). Or use another session.',
     )
 

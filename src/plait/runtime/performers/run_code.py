@@ -231,9 +231,8 @@ def result_of(call: Call, observation: Observation) -> Result:
             return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
-            return Result(
-                text if observation.value is None else replace_handles(observation.value, lambda handle: handle)
-            )
+            value = observation.value
+            return Result(text if value is None else replace_handles(value, lambda handle, _: handle))
         case "unknown_tool":
             return Result(error="NameError", message=f"name '{call.tool}' is not defined")
         case "bad_input":
