@@ -137,7 +137,14 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     except Exception as error:  # a hint is any expression, and may fail in any way
         advice = "Define or import the type where the function's module can see it, not inside a function."
         raise ConfigError(f"The tool {name} has a type hint that can't be resolved: {error}.", hint=advice) from error
-    python, context = _without_context(python, name)
+    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
+    context = None  # the type of a first parameter for the call's context
+    if takers := [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]:
+        first, *others = python.parameters.values()
+        if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
+            advice = "Make it the first parameter."
+            raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=advice)
+        python, context = python.replace(parameters=others), first.annotation
     wanted: dict[str, Any] = {}
     texts: dict[str, str] = {}
     shown: dict[str, Any] = {}
@@ -194,19 +201,6 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         makers,
         frozenset(fields),
     )
-
-
-def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Signature, Any | None]:
-    """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
-    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
-    takers = [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]
-    if not takers:
-        return python, None
-    first, *others = python.parameters.values()
-    if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
-        hint = "Make it the first parameter."
-        raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=hint)
-    return python.replace(parameters=others), first.annotation
 
 
 def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, Any]], Any] | None, str]:

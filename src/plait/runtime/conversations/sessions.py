@@ -256,6 +256,7 @@ async def require_answered(session: str, store: Store) -> None:
     row = next((each for each in rows if not each.head.parent), None)
     if row is None:
         return
+    resume = " ".join(("plait resume", row.head.run, *row.head.agent_words))
     run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
     where = "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
@@ -263,7 +264,7 @@ async def require_answered(session: str, store: Store) -> None:
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,
         waits=waits,
-        hint=f"Answer it first: plait resume {' '.join((run, *row.head.agent_words))}{where} --question {waits[0].question} --answer ANSWER. In Python: "
+        hint=f"Answer it first: {resume}{where} --question {waits[0].question} --answer ANSWER. In Python: "
         f'agent.resume("{run}", ANSWER, question="{waits[0].question}"). Or use another session.',
     )
 
