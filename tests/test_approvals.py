@@ -21,7 +21,7 @@ from fork_server import run_together
 from mcp_support import until
 from plait.config import ServeTable
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Splitter, Task, Waiting, ask
-from plait.core.errors import JournalError, StaleAnswer
+from plait.core.errors import BadAnswer, JournalError, StaleAnswer
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Decision, ResultRecord
@@ -505,3 +505,26 @@ def test_a_waiting_run_names_the_call_of_its_child(journal: Path) -> None:
     run = parent.run("Have it sent.")
     assert isinstance(run.outcome, Waiting)
     assert (run.outcome.tool, run.outcome.input) == ("send", {"text": "one"})
+
+
+@pytest.mark.parametrize("words", ["", "  ", "yes, please", "Yes please", "ok do it", "approve. Then stop", "y -"])
+def test_an_answer_that_is_no_clear_yes_changes_nothing_and_the_run_still_waits(journal: Path, words: str) -> None:
+    agent = sending(journal, "one")
+    run = agent.run("go")
+    with pytest.raises(BadAnswer, match=r"is empty|only yes alone approves") as why:
+        agent.resume(run, words)
+    assert "no and why" in str(why.value) and SENT == []
+    told: list[str] = []
+
+    def answer(waits: Waiting) -> str:
+        told.append(waits.reason)
+        return words
+
+    assert agent.run("go", on_wait=answer).status == "waiting" and (len(told), SENT) == (5, [])
+    assert agent.resume(run, "yes").answer == "Over." and SENT == ["one"]
+
+
+@pytest.mark.parametrize("words", ["no", "No, yes was wrong", "not now", "yesterday was better", "ja", "edit the text"])
+def test_other_words_refuse_and_are_the_reason(journal: Path, words: str) -> None:
+    agent = sending(journal, "one")
+    assert agent.resume(agent.run("go"), words).answer == "Over." and SENT == []

@@ -272,3 +272,44 @@ def test_what_a_tool_lacks_is_said_in_plain_words_and_a_refusal_with_its_reason(
     told = asks.resume(waiting, "not today")
     assert "ERROR: RuntimeError in line 1, `draw()`: Images need Pillow. Install it." in observations(told)[1]
     assert [event.text for event in told.events if getattr(event, "kind", "") == "told"] == ["refused: not today"]
+
+
+def test_later_turns_see_code_and_what_it_printed_but_not_the_results_inside_it(tmp_path: Path, sandbox: str) -> None:
+    @plait.tool(read_only=True)
+    def salaries() -> list[dict[str, Any]]:
+        """Lists all salaries."""
+        print("all were fetched")
+        return [{"name": f"SECRET-{n}", "pay": n} for n in range(30)]
+
+    codes = [
+        "total = sum(row['pay'] for row in salaries())\nprint(total)\nprint(absent())",
+        "silent = salaries()[:0]\nif total != 435: [people('Lyon')]",
+        "stop(f'{total} in all')",
+    ]
+    made = agent(tmp_path / "j.db", codes, tools=[salaries, people], sandbox=sandbox)
+    first = made.run("How much?", session="pay", user="u")
+    assert first.answer == "435 in all"
+    seen = "all were fetched\n435\nNameError: name 'absent' is not defined"
+    results = [seen, "all were fetched", "(no output)"]
+    messages = first.messages()
+    assert [each["content"] for each in messages if each["role"] == "tool"] == results
+    given = [each["tool_calls"][0]["function"] for each in messages if each.get("tool_calls")]
+    assert [(each["name"], json.loads(each["arguments"])) for each in given] == [("python", {"code": c}) for c in codes]
+
+    answered = {"codeact": [" so.\nACTION 1:\n```python\nstop('x')\n```"], "react": [{"answer": "x"}]}
+    for loop, replies in answered.items():  # another loop sees the same
+        run = made.using(loop=loop, model=plait.Scripted(replies)).run("And?", session="pay")
+        (asked,) = (row.body.decode() for row in run.trace if is_request(row.record) and row.body)
+        assert run.answer == "x" and "SECRET" not in asked and "absent()" in asked and "435\\nNameError" in asked
+        fork = made.using(loop=loop, model=plait.Scripted(replies)).fork(run, at=1).messages()
+        assert fork == run.messages() and "SECRET" not in json.dumps(fork)
+
+
+def test_a_turn_whose_code_called_no_tool_is_shown_too(tmp_path: Path) -> None:
+    made = agent(tmp_path / "j.db", ["x = 6 * 7\nprint(x)", "stop(x)"])
+    made.run("How many?", session="s")
+    later = made.using(model=plait.Scripted([" so.\nACTION 1:\n```python\nstop(1)\n```"])).run("And?", session="s")
+    assert [(call.tool, call.result) for call in later.history[0].calls] == [
+        ("python", "42"),
+        ("python", "(no output)"),
+    ]

@@ -37,7 +37,7 @@ def pages_read(run: Run) -> int:
     return sum(isinstance(event, Observed) for event in run.events)
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", LOOPS.keys() - {"codeact"})
 def test_the_messages_of_a_run_are_its_question_calls_results_and_answer(loop: str) -> None:
     asked, made, result, answer = reader(loop).run(QUESTION).messages()
     assert asked == {"role": "user", "content": QUESTION}
@@ -58,11 +58,11 @@ def test_a_run_goes_on_from_the_messages_of_another_without_a_session(loop: str)
     first = reader(loop).run(QUESTION)
     second = reader(loop).run("And what else?", history=first.messages())
     assert second.answer == "Oranges." and (pages_read(first), pages_read(second)) == (1, 0)
-    messages = second.messages()
-    assert [each["content"] for each in messages[-2:]] == ["And what else?", "Oranges."]
-    assert messages[:-2] == first.messages()  # whole, although the model saw a shortened result
+    messages, own = second.messages(), 4 if loop == "codeact" else 2  # its last piece of code ends it
+    assert [messages[-own]["content"], messages[-1]["content"]] == ["And what else?", "Oranges."]
+    assert messages[:-own] == first.messages()  # whole, although the model saw a shortened result
     third = reader(loop).run("Once more?", history=json.loads(json.dumps(messages)))
-    assert pages_read(third) == 0 and len(third.messages()) == len(messages) + 2
+    assert pages_read(third) == 0 and len(third.messages()) == len(messages) + own
 
 
 @pytest.mark.parametrize("loop", LOOPS)

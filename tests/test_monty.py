@@ -342,6 +342,22 @@ def test_without_the_package_it_names_the_extra() -> None:
     assert "ConfigError" in ended.stderr and "[code]" in ended.stderr
 
 
+def test_a_package_without_its_program_is_an_error_before_the_run() -> None:
+    code = """
+import plait, pydantic_monty
+
+def broken(**options):
+    raise FileNotFoundError("could not locate the monty binary")
+
+pydantic_monty.AsyncMonty = broken
+plait.Agent("codeact", model=plait.Scripted(["x"]), sandbox="monty", journal=False).run("x")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    last = ended.stderr.strip().split("\n")[-1]
+    assert "ConfigError: The sandbox 'monty' does not start: could not locate the monty binary." in last, ended.stderr
+    assert "[code]" in last
+
+
 # what it would do otherwise than Python, without a word
 
 OTHERWISE = {

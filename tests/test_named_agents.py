@@ -128,6 +128,26 @@ def test_an_agent_runs_waits_is_approved_replayed_and_forked_by_its_name(shell: 
     assert (forked.code, forked.out) == (0, "Refunded.\n"), forked.err
 
 
+def test_every_printed_command_names_the_agent_and_works(shell: Shell, shop: Path) -> None:
+    hooked = SUPPORT.replace('approve="effects"\n)', 'approve="effects", hooks=[Own()]\n)')
+    hooked = hooked.replace("agent = plait", "class Own(plait.Hook): ...\n\n\nagent = plait", 1)
+    (shop / "hooked.py").write_text(hooked, "utf-8")
+    assert shell("run", "Refund A1", "-a", "hooked:agent", "--session", "s").code == 5
+    (line,) = (each for each in shell("show", "last").out.splitlines() if each.startswith("Approve with: "))
+    words = line.removeprefix("Approve with: plait ").partition("    (")[0].split()
+    assert words[2:5] == ["-a", "hooked:agent", "--question"]
+    second = shell("run", "Refund A1", "-a", "hooked:agent", "--session", "s")
+    assert second.code == 2 and " -a hooked:agent --question" in second.err
+    without = shell(*words[:2], *words[4:])
+    assert without.code == 2 and "-a module:agent" in without.err and "Traceback" not in without.err
+    assert shell(*words, "--quiet").out == "Refunded.\n"
+
+
+def test_a_name_that_is_no_place_is_not_printed_as_one(shell: Shell, shop: Path) -> None:
+    assert shell("run", "Refund A1", "-a", "support:named").code == 5
+    assert " -a " not in shell("show", "last").out  # nothing has that name here
+
+
 def test_a_resume_and_a_fork_keep_the_model_of_the_run(shell: Shell, shop: Path) -> None:
     calls = '{"tool": "refund", "tool_input": {"order": "A1"}}', '{"tool": "final_answer", "tool_input": "Other."}'
     (shop / "other.json").write_text(json.dumps(calls), "utf-8")

@@ -30,10 +30,10 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     def load_recipe(page: str, module: str) -> ModuleType:
         for name, text in files_of(ROOT / "docs" / "recipes" / f"{page}.md").items():
             (tmp_path / name).write_text(text)
+            monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setenv("MODEL", "scripted:replies.json")
-        monkeypatch.delitem(sys.modules, module, raising=False)
         return importlib.import_module(module)
 
     return load_recipe
@@ -73,7 +73,7 @@ async def test_a_chat_can_be_cancelled_and_then_goes_on(load: Load) -> None:
     service.agent = agent.using(model=plait.Scripted(["Late."], delay=60))
     async with open_client(service, "ada") as ada, open_client(service, "eve") as eve:
         asked = asyncio.create_task(ada.post("/chats/1", json={"text": "Hello?"}))
-        while not service.streams:
+        while not await service.runs.alist():
             await asyncio.sleep(0.01)
         assert (await ada.post("/chats/1", json={"text": "Hello??"})).status_code == 409
         await eve.delete("/chats/1")
@@ -147,3 +147,29 @@ def test_citations_of_other_files_lines_and_words_are_refused(load: Load, tmp_pa
     for wrong in ({"line": 0}, {"quote": "years"}):
         with pytest.raises(ValueError):
             research.Claim(**{"text": "", "file": "warranty.md", "line": 3, "quote": "three years long", **wrong})
+
+
+async def test_of_several_messages_at_once_one_starts_a_run(load: Load) -> None:
+    service = load("chat-service", "chat_service")
+    async with open_client(service, "ada") as ada:
+        for chat in "abc":
+            at_once = (ada.post(f"/chats/{chat}", json={"text": f"A table {n}."}) for n in range(3))
+            assert sorted(each.status_code for each in await asyncio.gather(*at_once)) == [200, 409, 409]
+            (question,) = (await ada.get(f"/chats/{chat}")).json()
+            late = await ada.post(f"/chats/{chat}", json={"text": "no", "reply_to": question})
+            assert events_in(late.text)[-1]["status"] == "answered" and not service.streams
+    assert len(plait.open_journal("chats.db").list()) == 3
+
+
+async def test_an_answer_that_cannot_be_taken_is_an_error_of_the_request_and_the_run_still_waits(load: Load) -> None:
+    service = load("chat-service", "chat_service")
+    async with open_client(service, "ada") as ada:
+        await ada.post("/chats/1", json={"text": "A table, please."})
+        (question,) = (await ada.get("/chats/1")).json()
+        for words in ("edit {oops", 'edit {"day": 1, "x": 2}', "yes, please", ""):
+            said = await ada.post("/chats/1", json={"text": words, "reply_to": question})
+            assert said.status_code == 400 and "still waits" in said.json()["detail"], words
+            assert not service.streams and question in (await ada.get("/chats/1")).json()
+        service.agent = service.agent.using(journal="other.db")  # nothing asks there
+        said = await ada.post("/chats/1", json={"text": "yes", "reply_to": question})
+        assert said.status_code == 400 and not service.streams

@@ -29,6 +29,8 @@ PNG = base64.b64decode(
 SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
 FILES: dict[str, Any] = {
     "chart": Image(PNG, "image/png", 1, 1),
+    "dot": plait.File("image/png", PNG, "dot.png"),
+    "secret": plait.File("text/plain", b"secret", "secret.txt"),
     "svg": plait.File("image/svg+xml", SCRIPT, "chart.svg"),
     "page": plait.File("text/html", b"<script>alert(1)</script>", "../../etc/page.html"),
     "liar": plait.File("image/png", b"<script>alert(1)</script>", "liar.png"),
@@ -75,6 +77,52 @@ def test_a_file_whose_result_was_withheld_stays_inside(journal: Path) -> None:
             return plait.Refuse("It is secret.")
 
     assert make_agent(journal, "chart", hooks=[Withhold()]).run("Draw.").files == ()
+
+
+@pytest.mark.parametrize("named", ["image-1", "secret.txt", {"$thing": "file-1", "is": ""}])
+@pytest.mark.parametrize("withheld", [True, False])
+def test_a_withheld_file_cannot_be_passed_on_by_a_guess(journal: Path, named: Any, withheld: bool) -> None:
+    sent: list[bytes] = []
+
+    @plait.tool
+    def send(file: plait.File | Image) -> str:
+        """Send a file."""
+        sent.append(file.data)
+        return "sent"
+
+    class Withhold(plait.Hook):
+        """Withholds results."""
+
+        def after_tool(self, context: Any, call: Call, seen: Any) -> Any:
+            return plait.Refuse("It is secret.") if withheld and call.tool == "draw" else None
+
+    what = "chart" if named == "image-1" else "secret"
+    script = [action("draw", {"what": what}), action("send", {"file": named}), final("Sent.")]
+    made = plait.Agent("react", model=plait.Scripted(script), tools=[draw, send], journal=journal, hooks=[Withhold()])
+    run = made.using(approve="effects").run("Send it.")
+    if run.status == "waiting":  # another process has the file from the record
+        run = made.resume(run, "yes")
+    assert run.answer == "Sent." and len(sent) == (not withheld)
+
+
+def test_a_file_is_read_as_the_kind_that_a_tool_takes_and_a_text_stays_a_text(journal: Path) -> None:
+    got: list[Any] = []
+
+    @plait.tool(read_only=True)
+    def take(image: Image, file: plait.File, data: bytes, title: str, more: list[plait.File] = []) -> str:  # noqa: B006
+        """Take a picture in each form."""
+        got.append((image.data, file.data, data, title, [each.data for each in more]))
+        return "taken"
+
+    given = {"image": "dot.png", "file": "image-1", "data": "dot.png", "title": "dot.png", "more": ["dot.png"]}
+    script = [action("draw", {"what": what}) for what in ("chart", "dot")]
+    script += [action("take", given), action("take", {**given, "image": "secret.txt"}), final("Drawn.")]
+    run = plait.Agent("react", model=plait.Scripted(script), tools=[draw, take], journal=journal).run("Draw.")
+    assert got == [(PNG, PNG, PNG, "dot.png", [PNG])] and run.status == "answered"
+    call = next(call for call in run.timeline.tool_calls if call.call.tool == "take")
+    assert call.call.input["image"] == {"$thing": "file-1", "is": "<File dot.png, image/png, 70 bytes>"}
+    assert "the run has none with the id or name 'secret.txt'" in run.timeline.results[-1][1].text
+    assert "b'" not in repr(run.files) and repr(run.files[1]) == "dot.png (image/png, 70 bytes)"
 
 
 def test_names_and_types_are_safe_whatever_a_tool_says(journal: Path) -> None:

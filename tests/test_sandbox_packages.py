@@ -275,6 +275,70 @@ def test_a_run_keeps_the_files_of_its_code_and_the_model_is_told(tmp_path: Path,
     assert agent(tmp_path, *codes).run("q").steps > 0  # without packages the import is refused, and nothing opens
 
 
+def test_files_of_code_reach_a_tool_by_object_name_id_and_as_bytes_and_the_question_is_short(
+    tmp_path: Path, site: Path
+) -> None:
+    got: list[Any] = []
+
+    @plait.tool
+    def publish(chart: plait.File | None, title: str) -> str:
+        """Publish a chart."""
+        got.append((chart.name if chart else None, chart.data if chart else None, title))
+        return "done"
+
+    @plait.tool
+    def upload(data: bytes) -> str:
+        """Upload bytes."""
+        got.append(data)
+        return "done"
+
+    png = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
+    codes = (
+        "import maker\nf = open('p.png', 'wb')\nf.write(bytes.fromhex('89504e470d0a1a0a') + bytes(range(256)) * 20)\n"
+        "print(publish(f, 'p.png'))",  # the title stays a text
+        "publish('p.png', 'name')\npublish('file-1', 'id')\npublish(None, 'none')",
+        "upload('p.png')\nupload(open('p.png', 'rb'))\nupload(open('p.png', 'rb').read())\nupload(b'plain')",
+        "open('p.png', 'wb').write(b'new')\npublish('p.png', 'last')\npublish('x.png', 'none')",
+        "stop('end')",
+    )
+    asked: list[str] = []
+    limits = plait.Limits(code=CodeLimits(seconds=9))
+    options: dict[str, Any] = {"tools": [publish, upload], "approve": "effects", "limits": limits}
+    one = agent(tmp_path, *codes, sandbox=plait.Process(packages=["maker"]), **options)
+    waiting = one.run("q")
+    while waiting.status == "waiting":  # each piece runs again in a session that is made anew
+        asked.append(waiting.reason or "")
+        waiting = one.resume(waiting, "yes")
+    assert waiting.answer == "end", waiting.reason
+    files = [("p.png", png, title) for title in ("p.png", "name", "id")] + [(None, None, "none")]
+    assert got == [*files, png, png, png, b"plain", ("p.png", b"new", "last")]
+    assert all(len(each) < 200 for each in asked)
+    assert asked[4:7] == ['May \'upload\' be called with {"data":"<5,128 bytes (image/png)>"}?'] * 3
+    assert asked[7] == 'May \'upload\' be called with {"data":"plain"}?'
+    (error,) = (each.ran.error for each in waiting.timeline.code if each.ran.error is not None)
+    assert "such as file-1 or null, and the run has none with the id or name 'x.png'" in error.message
+    exact = [call.call.input["data"] for call in waiting.timeline.tool_calls if call.call.tool == "upload"]
+    assert exact[0] == exact[2] == png.decode("utf-8", "backslashreplace")  # the record has all of it
+    assert one.replay(waiting).whole
+
+
+def test_a_figure_reaches_a_tool_as_a_file_and_as_bytes(tmp_path: Path, site: Path) -> None:
+    got: list[bytes] = []
+
+    @plait.tool
+    def publish(chart: plait.File, data: bytes) -> str:
+        """Publish a chart."""
+        got.extend((chart.data, data))
+        return chart.name
+
+    figure = "class Figure:\n    def savefig(self, out, format):\n        out.write(b'\\x89PNG\\r\\n\\x1a\\n drawn')\n"
+    install(site, "matplotlib", {"matplotlib/__init__.py": "", "matplotlib/figure.py": figure})
+    find_packages.cache_clear()
+    code = "from matplotlib.figure import Figure\nstop(publish(Figure(), Figure()))"
+    run = agent(tmp_path, code, tools=[publish], sandbox=plait.Process(packages=["matplotlib"])).run("q")
+    assert run.answer == "chart-1.png" and got == [b"\x89PNG\r\n\x1a\n drawn"] * 2
+
+
 SLOW = "y = 2\nx.append(1)\nprint(tool_time())\nwhile True:\n    pass"
 UNDO = ("x = [0]", "x.append(tool_time())", SLOW, "stop([x, 'y' in globals()])")
 

@@ -20,7 +20,7 @@ from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
 from plait.journal.store import Journal
-from plait.runtime.answers import EDITED, NO, YES
+from plait.runtime.answers import EDITED, NO, YES, begins_with_yes
 from plait.runtime.run_spec import OnWait
 
 ANSWERS = {
@@ -87,14 +87,13 @@ def ambiguity(answer: str) -> str:
     Everything except a plain yes refuses. So Plait asks again after a single unknown word, and after a yes with more
     words.
     """
-    words = answer.split()
     if answer.lower() in YES | NO or EDITED.fullmatch(answer):
         return ""
     if answer.lower().rstrip(":") == "edit":
         return 'With which input? For example: edit {"text": "..."}'
-    if len(words) == 1:
+    if len(answer.split()) == 1:
         return f"{answer!r} is neither yes nor no. To refuse with a reason: no, {answer}"
-    if words[0].lower().strip(",.;:!-") in YES:
+    if begins_with_yes(answer):
         return "This begins with a yes, but only yes alone approves. Say yes alone, or begin with no."
     return ""
 

@@ -13,6 +13,7 @@ import click
 from plait.core.errors import ConfigError
 from plait.core.text import clean, escape_hidden, format_count
 from plait.runtime.spent import Spent
+from plait.tools.render import describe_packed
 from plait.user_files import refuse_journal
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def describe_tree(tree: Spent) -> str:
 
 def format_call(call: Any) -> str:
     """Return the name of a call's tool and its input as JSON."""
-    return f"{call.tool} {'' if call.input is None else as_json(call.input)}".rstrip()
+    given = "" if call.input is None else as_json(call.input)
+    return f"{call.tool} {describe_packed(given) if call.by_code else given}".rstrip()
 
 
 def format_code_error(ran: Ran) -> str:

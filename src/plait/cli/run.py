@@ -93,16 +93,16 @@ def run(
         view,
         plans=plans,
         may_ask=not as_object,
+        words=(words := options.journal_words(flags["journal"], flags["agent"])),
     )
-    words = options.journal_words(flags["journal"])
     exit_with_run(
         done,
         as_object=as_object,
         quiet=quiet,
-        journal=options.journal_words(flags["journal"], flags["agent"]),
+        journal=words,
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
-        suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
+        suggestions=suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else (),
         view=view,
         files_to=folder,
     )
@@ -119,7 +119,7 @@ def perform_and_exit(
 ) -> NoReturn:
     """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
-    done = perform_run(start, view, plans=plans, may_ask=not as_object)
+    done = perform_run(start, view, plans=plans, may_ask=not as_object, words=words)
     show_plan = plans.render if plans is not None else None
     exit_with_run(
         done,
@@ -181,6 +181,7 @@ def perform_run(
     plans: PlanPrompt | None = None,
     may_ask: bool = True,
     on_signal: Callable[[int], object] | None = None,
+    words: tuple[str, ...] = (),
 ) -> T | Run | None:
     """Perform a run, shown by `view`, and return the result of `start`.
 
@@ -191,7 +192,7 @@ def perform_run(
     person = user_at_terminal(view.close, plans) if may_ask else None
 
     def how_to_resume() -> str:
-        return watched.id and f"To continue, run: plait resume {watched.id}"
+        return watched.id and " ".join(("To continue, run: plait resume", watched.id, *words))
 
     done: T | None = None
     try:

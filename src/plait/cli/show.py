@@ -93,7 +93,7 @@ def show(
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
         return
-    words = options.journal_words(journal)
+    words = (*row.head.agent_words, *options.journal_words(journal))
     timeline = store.timeline(row.head.run, bodies=False)
     events = make_events(timeline, recorded_loop(row.head), (row.outcome or {}).get("answer"))
     questions = wait_for(read_open_questions(store.store, row))

@@ -18,7 +18,8 @@ def require_claimable(run: RunRow, life: Life, is_going_here: bool, force: bool)
     performs it."""
     name = run.head.run
     if run.status in ENDED:
-        hint = f"`plait show {name}` shows it. `plait fork {name} --at N` starts a new run from step N."
+        fork = " ".join(("plait fork", name, *run.head.agent_words, "--at N"))
+        hint = f"`plait show {name}` shows it. `{fork}` starts a new run from step N."
         raise JournalError(f"Run {name} has ended ({run.status}): it cannot be resumed.", hint=hint)
     if not run.owner:
         return

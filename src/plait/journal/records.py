@@ -36,6 +36,7 @@ An unknown kind of work is read as JSON, so that a new kind needs no new record.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -254,6 +255,11 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     agent: str = ""
+
+    @property
+    def agent_words(self) -> tuple[str, ...]:
+        """The words by which a printed command names the agent, if its name is a place such as `support:agent`."""
+        return ("-a", quote(self.agent)) if ":" in self.agent or self.agent.endswith(".py") else ()
 
     @property
     def files(self) -> tuple[Attachment, ...]:

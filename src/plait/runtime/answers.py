@@ -24,7 +24,7 @@ TRIES = 5
 """Number of times that Plait asks a user at a terminal again after an unreadable edit. Then the run waits."""
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
-"""Words that approve; all others refuse."""
+"""Words that approve, alone. Other words refuse."""
 
 NO = frozenset({"", "no", "n", "refuse", "refused"})
 """Words that refuse and give no reason."""
@@ -38,7 +38,7 @@ def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str 
 
     For an approval: yes, ok and approve approve, `edit JSON` approves a call with that input, and any other text
     refuses and is the reason. `binder` checks an edited input; None for the call of a child run, which checks it
-    itself. Raises `ConfigError` for an edit that is not JSON, or does not fit the tool: the question stays open."""
+    itself. Raises `ConfigError` for an edit that does not fit, no words, a yes with more: the question stays open."""
     if asked.kind != "approval":
         return answer
     call = asked.call
@@ -58,10 +58,19 @@ def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str 
             if bound.error:
                 raise ConfigError(f"The edited input does not fit. {bound.error}")
             return Decision("edit", given, bound=bound.call.input, by_user=True)
+    if not answer.strip() or begins_with_yes(answer):
+        what = "begins with a yes, but only yes alone approves" if answer.strip() else "is empty"
+        raise ConfigError(f"The answer {what}.", hint="Say yes alone, no, or no and why.")
     word = answer.strip().lower().rstrip(".!")
     if word in YES:
         return Decision("yes", by_user=True)
     return Decision("refuse", text="" if word in NO else answer, by_user=True)
+
+
+def begins_with_yes(answer: str) -> bool:
+    """Return whether an answer is a yes with more words, which may take it back."""
+    first, *more = answer.lower().split() or [""]
+    return bool(more) and first.strip(",.;:!-") in YES
 
 
 def record_answer(question: Question, value: str | Decision) -> ResultRecord:

@@ -110,7 +110,9 @@ class MissingHook(Hook):
 def require_hooks(hooks: Iterable[Hook | Guard], run: str) -> None:
     """Raise `ConfigError` if hooks of a recorded run are missing."""
     if missing := [hook.name for hook in hooks if isinstance(hook, MissingHook)]:
-        hint = f'Go on in Python, with the agent that has them: agent.resume("{run}"), agent.fork("{run}", STEP).'
+        hint = (
+            f'Name the agent that has them: -a module:agent. In Python: agent.resume("{run}"), agent.fork("{run}", N).'
+        )
         raise ConfigError(f"Run {run} has hooks that were given in Python: {', '.join(missing)}.", hint=hint)
 
 

@@ -58,6 +58,8 @@ class RunFile(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.name} ({self.media_type}, {len(self.data):,} bytes)"
 
+    __repr__ = __str__
+
 
 def list_shown(timeline: Timeline) -> list[tuple[str, str, dict[str, str], bytes | None]]:
     """Return the tool and key of each call and each piece of code, the artifacts that it shows (what they are in words,

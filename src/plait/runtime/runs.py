@@ -182,7 +182,7 @@ def read_finished_run(
 ) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
-        hint = f"plait resume {row.head.run} goes on with it."
+        hint = " ".join(("plait resume", row.head.run, *row.head.agent_words, "goes on with it."))
         raise JournalError(f"Run {row.head.run} has not ended ({row.status}).", hint=hint)
     rows, read_children = _make_readers(store, row.head.run)
     return run_of(

@@ -96,9 +96,12 @@ def pool() -> AsyncMonty:
     with _lock:
         mine = _pools.get(os.getpid())
         if mine is None:
-            mine = library().AsyncMonty(
-                max_processes=MAX_PROCESSES, checkout_timeout=WAIT_SECONDS, feed_duration_limit_grace=GRACE_SECONDS
-            )
+            try:
+                mine = library().AsyncMonty(
+                    max_processes=MAX_PROCESSES, checkout_timeout=WAIT_SECONDS, feed_duration_limit_grace=GRACE_SECONDS
+                )
+            except OSError as lost:  # the program of the package
+                raise ConfigError(f"The sandbox 'monty' does not start: {lost}.", hint=install_hint("code")) from lost
             if (why := _apart(mine.__aenter__)) is not None:
                 raise _unstarted(why)
             _pools[os.getpid()] = mine

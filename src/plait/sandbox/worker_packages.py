@@ -76,7 +76,7 @@ class MemoryFiles:
             self.made[name], self.new[name] = data, None
 
     def keep_value(self, value: Any) -> str:
-        """Keep a figure or a table as a file, and return the file's name; "" for any other value."""
+        """Keep a figure or a table as a file. Return its name, or that of an open file; "" for any other value."""
         figure, pandas = sys.modules.get("matplotlib.figure"), sys.modules.get("pandas")
         if figure is not None and isinstance(value, figure.Figure):
             out = io.BytesIO()
@@ -85,7 +85,10 @@ class MemoryFiles:
         elif pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series)):
             kind, ending, data = "table", ".csv", value.to_csv().encode("utf-8", "replace")
         else:
-            return ""
+            file = getattr(value, "buffer", value)
+            if isinstance(file, MemoryFile) and not file.closed:
+                value.flush()
+            return file.name if isinstance(file, MemoryFile) and file.name in self.made else ""
         self.counts[kind] = number = self.counts.get(kind, 0) + 1
         self.keep(f"{kind}-{number}{ending}", data)
         return f"{kind}-{number}{ending}"

@@ -216,6 +216,8 @@ def _fault(error: Any, value: Any, words: str) -> Fault:
         return tuple(path), "is not known"
     if kind in ("model_type", "model_attributes_type", "dataclass_type", "dict_type", "dataclass_exact_type"):
         return tuple(path), f"must be an object, not {show_value(inside)}"
+    if not path and kind == "is_instance_of" and isinstance(value, str):
+        return (), f"must be {words}, and the run has none with the id or name {show_value(value)}"
     if not path:
         return (), f"must be {words}, not {show_value(value)}" + (f" ({said})" if kind != "is_instance_of" else "")
     if said.startswith("Input should be "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import math
@@ -58,6 +59,7 @@ class Numeral(str):
     """A text in a table that is a number. A model sees the text; code gets the number."""
 
 
+_PACKED = re.compile(r'\{\s*"\$bytes(?:array)?": "((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}[A-Za-z0-9+/=]=)?)"\s*\}')
 _NUMERAL = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?")
 
 
@@ -316,6 +318,11 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+def describe_packed(written: str) -> str:
+    """Return the JSON of an input that came from code, with a description in place of bytes."""
+    return _PACKED.sub(lambda found: f'"<{describe_bytes(base64.b64decode(found[1]))}>"', written)
 
 
 def describe_bytes(data: bytes) -> str:

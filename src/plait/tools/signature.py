@@ -29,6 +29,7 @@ from plait.tools.tool import docstring_of
 
 _KINDS = inspect.Parameter
 _MISSING = inspect.Parameter.empty
+BINARY = "binary"  # the format of bytes in a JSON Schema
 
 
 class Signature(Struct, frozen=True):
@@ -64,7 +65,13 @@ class Signature(Struct, frozen=True):
     @property
     def takes_artifacts(self) -> bool:
         """Whether a parameter is an artifact, which a model names by its id."""
-        return any(_is_artifact(each.schema) for each in self.types.values() if each.is_exact)
+        return any(map(self.find_kinds, self.types))
+
+    def find_kinds(self, name: str) -> set[str]:
+        """Return the kinds of artifacts that a parameter takes, with `BINARY` if it takes bytes."""
+        known = self.types.get(name, PythonType({}))
+        found = _find_formats(known.schema) & {*Artifact.kinds, BINARY}
+        return found if known.is_exact or BINARY in found else set()
 
     @property
     def shape(self) -> str:
@@ -120,8 +127,24 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """Read the signature of a function for the tool `name`. Raises `ConfigError` if a type hint cannot be resolved or
     JSON cannot describe it."""
     described = read_docstring(docstring_of(function))
-    python, bound = _read_parameters(function, name)
-    python, context = _without_context(python, name)
+    try:
+        python, bound = read_parameters(function)
+    except ValueError as error:
+        raise ConfigError(
+            f"The tool {name} can't be described: its function does not show its parameters ({error}).",
+            hint="Wrap it in a typed Python function.",
+        ) from error
+    except Exception as error:  # a hint is any expression, and may fail in any way
+        advice = "Define or import the type where the function's module can see it, not inside a function."
+        raise ConfigError(f"The tool {name} has a type hint that can't be resolved: {error}.", hint=advice) from error
+    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
+    context = None  # the type of a first parameter for the call's context
+    if takers := [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]:
+        first, *others = python.parameters.values()
+        if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
+            advice = "Make it the first parameter."
+            raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=advice)
+        python, context = python.replace(parameters=others), first.annotation
     wanted: dict[str, Any] = {}
     texts: dict[str, str] = {}
     shown: dict[str, Any] = {}
@@ -178,32 +201,6 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         makers,
         frozenset(fields),
     )
-
-
-def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Signature, Any | None]:
-    """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
-    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
-    takers = [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]
-    if not takers:
-        return python, None
-    first, *others = python.parameters.values()
-    if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
-        hint = "Make it the first parameter."
-        raise ConfigError(f"The tool {name} takes its context as the parameter {takers[-1].name!r}.", hint=hint)
-    return python.replace(parameters=others), first.annotation
-
-
-def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, frozenset[str]]:
-    try:
-        return read_parameters(function)
-    except ValueError as error:
-        raise ConfigError(
-            f"The tool {name} can't be described: its function does not show its parameters ({error}).",
-            hint="Wrap it in a typed Python function.",
-        ) from error
-    except Exception as error:  # a hint is any expression, and may fail in any way
-        hint = "Define or import the type where the function's module can see it, not inside a function."
-        raise ConfigError(f"The tool {name} has a type hint that can't be resolved: {error}.", hint=hint) from error
 
 
 def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, Any]], Any] | None, str]:
@@ -263,8 +260,8 @@ def _result(hint: Any) -> str:
     return hint.__name__ if plain else re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", str(hint))
 
 
-def _is_artifact(schema: Any) -> bool:
-    """Whether the schema of a plain type is that of an artifact, a list of artifacts, or a union with one."""
-    if schema.get("format") in Artifact.kinds:
-        return True
-    return any(map(_is_artifact, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
+def _find_formats(schema: Any) -> set[str]:
+    """Return the formats of a type's texts: its own, and those of the items of a list and the parts of a union."""
+    if not isinstance(schema, dict):
+        return set()
+    return {str(schema.get("format"))}.union(*map(_find_formats, [*schema.get("anyOf", ()), schema.get("items")]))

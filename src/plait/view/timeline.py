@@ -30,6 +30,7 @@ from plait.journal.records import Resumption, Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import describe_work, split_reply
+from plait.tools.render import describe_packed
 from plait.view.items import FailedAttempt, ItemFields, ItemKind, Text, TokenCounts
 
 LONG = 4_000
@@ -264,7 +265,8 @@ class ViewerTimeline:
     def _input_of(self, call: ToolCall) -> Text:
         """Return the input of a call as the model gave it."""
         given = call.planned.input
-        return self._cut("" if given is None else given if isinstance(given, str) else format_input(given))
+        text = "" if given is None else given if isinstance(given, str) else format_input(given)
+        return self._cut(describe_packed(text) if call.planned.by_code else text)
 
     def _show_note(self, moment: Moment, step: int, word: str, text: str) -> None:
         asked = next((item for item in reversed(self.items.values()) if item["kind"] == "model"), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from threading import Lock
 from typing import Any
@@ -16,6 +17,7 @@ from plait.journal.timeline import Timeline
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
 from plait.tools.render import replace_surrogates
+from plait.tools.signature import BINARY
 
 StoredArtifacts = Mapping[str, tuple[str, bytes]]
 """Artifacts in the journal, by id: their kind and their bytes."""
@@ -31,6 +33,7 @@ class ArtifactStore:
         self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
+        self.withheld: set[str] = set()  # ids that a model may guess, of results that a guard withheld
         self._lock = Lock()
         self._contents: dict[str, bytes] = {}
         """The bytes of images and PDF files, by digest."""
@@ -40,6 +43,7 @@ class ArtifactStore:
 
     def keep(self, artifact: Artifact) -> ArtifactHandle:
         """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
+        artifact = getattr(artifact, "origin", artifact)
         for name, known in list(self._live.items()):
             if known is artifact:
                 return ArtifactHandle(name, replace_surrogates(artifact.about()))
@@ -58,21 +62,50 @@ class ArtifactStore:
         """Keep the artifact, and return the JSON of its handle."""
         return self.keep(artifact).json()
 
-    def fill_input(self, value: JSON, tool: Tool) -> Any:
-        """A tool's input with the artifacts themselves in place of their handles; where the tool takes artifacts,
-        also in place of a text that is an id."""
+    def fill_input(self, value: JSON, tool: Tool, exact: bool) -> Any:
+        """Return a tool's input with the artifacts themselves in place of their handles; where the tool takes them,
+        also in place of a text that is their id or file name. `exact`: code passed it."""
         if not self._live and not self._kept:
+            return self.fill_exact_input(value) if exact else value
+        value = self.fill_exact_input(value) if exact else self.fill(value)
+        kinds = {name: tool.signature.find_kinds(name) for name in tool.signature.types}
+        every = set().union(*kinds.values()) - {BINARY}
+        if isinstance(value, dict):
+            return {name: self._take(each, kinds.get(name, every)) for name, each in value.items()}
+        return self._take(value, every)
+
+    def _take(self, value: Any, kinds: set[str]) -> Any:
+        """Return a value with the artifacts of these kinds that it names. Where bytes (`BINARY`) or another kind are
+        wanted, an artifact with bytes is read as that."""
+        if not kinds:
             return value
-        return self.fill(value, tool.signature.takes_artifacts)
+        if isinstance(value, list | tuple):
+            return type(value)(self._take(each, kinds) for each in value)
+        found = self._find_named(value.strip()) if isinstance(value, str) else value
+        data = getattr(found, "data", None)
+        if not isinstance(found, Artifact) or found.kind in kinds or not isinstance(data, bytes):
+            return value if found is None else found
+        if BINARY in kinds:
+            return data
+        with suppress(Exception):  # its bytes are no such thing, or that kind is not read from bytes
+            kind: Any = Artifact.kinds[max(kinds)]
+            found, origin = kind.from_bytes(data), found
+            object.__setattr__(found, "origin", origin)  # both have the handle of the first one
+        return found
+
+    def _find_named(self, name: str) -> Artifact | None:
+        """Return the artifact with that id, or the last file with that name."""
+        ids = sorted(self._kept.keys() | self._live, key=lambda id: (len(id), id))
+        named = [id for id in ids if name and getattr(self.find(id), "name", "") == name]
+        return self.find(name if name in ids or not named else named[-1])
 
     def fill_exact_input(self, value: JSON) -> Any:
         """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
-    def fill(self, value: Any, by_name: bool = False) -> Any:
-        """Return a JSON value with the artifacts themselves in place of their handles; `by_name` also of their ids."""
-        named = (lambda text: self._or_itself(text.strip(), text)) if by_name else str
-        return replace_handles(value, lambda handle, itself: self._or_itself(handle.id, itself), named)
+    def fill(self, value: Any) -> Any:
+        """Return a JSON value with the artifacts themselves in place of their handles."""
+        return replace_handles(value, lambda handle, itself: self._or_itself(handle.id, itself))
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.
@@ -80,7 +113,9 @@ class ArtifactStore:
         return value if artifact is None else artifact
 
     def find(self, name: str) -> Artifact | None:
-        """Return the artifact with that id; None if there is none, or if its bytes cannot be read."""
+        """Return the artifact with that id; None if there is none, if it was withheld, or cannot be read."""
+        if name in self.withheld:
+            return None
         if name in self._live:
             return self._live[name]
         kind, data = self._kept.get(name, ("", b""))

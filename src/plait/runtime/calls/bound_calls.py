@@ -23,7 +23,9 @@ from plait.runtime.calls.artifacts import ArtifactStore
 from plait.tools import Toolset
 from plait.tools.end_run import EndRun
 from plait.tools.input_json import NoJsonForm, to_json
+from plait.tools.render import describe_bytes
 
+SHOWN_BYTES = 100  # that are no text, in a question about a call
 REBINDS = 4
 """How often the input of one call may be changed or edited."""
 
@@ -108,8 +110,7 @@ class CallBinder:
         if tool is None:
             raise BadInput(f"There is no tool named {call.tool!r}.")
         given = copy.deepcopy(call.input)  # nobody else holds what the tool gets
-        filled = self._artifacts.fill_exact_input(given) if exact else self._artifacts.fill_input(given, tool)
-        values = tool.bind_values(filled, kept)
+        values = tool.bind_values(self._artifacts.fill_input(given, tool, exact), kept)
         keep = self._artifacts.put_away
         try:
             try:
@@ -148,9 +149,13 @@ def replace_input(call: Call) -> Call:
     return structs.replace(call, input=copy.deepcopy(call.input))
 
 
-def input_of(call: Call) -> str:
-    """Return the input of a call as JSON, for people and models, with escapes for hidden characters."""
-    return escape_hidden(msgspec.json.encode(call.input).decode())
+def input_of(call: Call, bound: BoundCall | None = None) -> str:
+    """Return the input of a call as JSON, for people and models, with escapes for hidden characters. With the `bound`
+    call, long bytes that are no text are described."""
+    values = bound.values.items() if bound is not None else ()
+    binary = {n: each for n, each in values if isinstance(each, bytes) and len(each) > SHOWN_BYTES}
+    known = {n: f"<{text}>" for n, each in binary.items() if not (text := describe_bytes(each)).endswith("(text)")}
+    return escape_hidden(msgspec.json.encode(call.input | known if known else call.input).decode())
 
 
 def _same(one: Any, other: Any) -> bool:

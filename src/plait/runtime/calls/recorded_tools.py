@@ -40,7 +40,7 @@ def require_loaded(tools: Iterable[Any]) -> None:
     """Raise `ConfigError` if the code of any of these tools was not loaded."""
     missing = [tool for tool in tools if isinstance(tool, RecordedTool)]
     if given := [tool.name for tool in missing if not tool.source]:
-        hint = "Name them with --tools file.py, or go on in Python: agent.resume(run)."
+        hint = "Name the agent: -a module:agent; or the tools: --tools file.py; or call agent.resume(run)."
         raise ConfigError(f"Tools of this run were given in Python: {', '.join(given)}.", hint=hint)
     if sources := dict.fromkeys(tool.source for tool in missing):
         raise ConfigError(

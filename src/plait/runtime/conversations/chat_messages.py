@@ -26,6 +26,7 @@ from plait.core.arguments import named_input
 from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
 from plait.core.text import shorten
+from plait.journal.entries import CodeTurn, ToolCall
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments, chat_call
 from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, read_file_part
@@ -56,6 +57,9 @@ LONGEST_PART = 2000
 UNKNOWN_TOOL, NO_RESULT = "unknown_tool", "(the result is not in this conversation any more)"
 """Stand for the tool of a call that is missing, and for a result that is."""
 
+PYTHON, NO_OUTPUT = "python", "(no output)"
+"""Stand for the tool of a call that is a piece of code, and for what it printed if that is nothing."""
+
 MARK = "clean"
 """The key of the mark in the last message of a turn."""
 _KEY_BYTES = 32
@@ -73,15 +77,32 @@ class _Draft(Struct):
 
 
 def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
-    """Return the calls of a run that have a result, in order. `tools` are the run's (`RunHead.tools`). An input is an
-    object by parameter name, if the tool shows which parameters are meant."""
+    """Return the calls of a run that have a result, in order, as its model saw them. `tools` are the run's
+    (`RunHead.tools`). An input is an object by parameter name, if the tool shows which parameters are meant.
+
+    A piece of code is a call of `PYTHON`, and its result is what it printed and made. The calls inside it are left out:
+    the code got their results, not the model."""
     parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
-    return tuple(
-        PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.seen.text)
-        for each in timeline.tool_calls
-        for call in [each.shown]
-        if each.seen is not None
-    )
+    found: list[PastCall] = []
+    at, shown, waits = -1, "", False
+    entries: list[CodeTurn | ToolCall] = [*timeline.code, *timeline.tool_calls]
+    for each in sorted(entries, key=lambda entry: entry.n):
+        if isinstance(each, CodeTurn):
+            if each.code is not None:
+                at, shown = len(found), ""
+                found.append(PastCall(PYTHON, {"code": each.code}, ""))
+            ran, waits = each.ran, bool(each.ran.calls)
+            shown += ran.output + "".join(f"{file.about}\n" for file in ran.made)
+            shown += f"{ran.error.type}: {ran.error.message}" if ran.error is not None else ""
+            if at >= 0:
+                found[at] = structs.replace(found[at], result=shown.rstrip() or NO_OUTPUT)
+        elif each.seen is not None and (each.planned.by_code or (waits and each.seen.trouble == "unknown_tool")):
+            shown += f"{each.seen.printed.rstrip()}\n" if each.seen.printed.strip() else ""
+        elif each.seen is not None:
+            call = each.shown
+            named = named_input(call.input, parameters.get(call.tool, {}))
+            found.append(PastCall(call.tool, named, each.seen.text))
+    return tuple(found)
 
 
 def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[dict[str, Any]]:

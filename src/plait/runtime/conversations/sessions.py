@@ -30,6 +30,7 @@ from plait.loops.compaction import TOKENS_A_BYTE
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
 from plait.runtime.conversations.chat_messages import ChatMessages, calls_in, read_turns
+from plait.sandbox import AUTO
 from plait.search import load_embedder
 from plait.search.embedders import Embedder, EmbedFunction
 from plait.tools import Tool
@@ -235,8 +236,8 @@ async def _read_session(
             break
         try:
             row = await store.find_run(turn.run)
-            if not row.totals.get("tool_calls"):
-                continue
+            if not row.totals.get("tool_calls") and row.head.settings.get("sandbox", AUTO) == AUTO:
+                continue  # it made no calls and ran no code
             calls = calls_in(await read_timeline(store, turn.run, bodies=False), row.head.tools)
         except JournalError:
             continue  # its record is damaged or was deleted meanwhile: the question and the answer remain
@@ -255,6 +256,7 @@ async def require_answered(session: str, store: Store) -> None:
     row = next((each for each in rows if not each.head.parent), None)
     if row is None:
         return
+    resume = " ".join(("plait resume", row.head.run, *row.head.agent_words))
     run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
     where = "" if is_default(store.place) else f" --journal {quote(store.place)}"
@@ -262,7 +264,7 @@ async def require_answered(session: str, store: Store) -> None:
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,
         waits=waits,
-        hint=f"Answer it first: plait resume {run}{where} --question {waits[0].question} --answer ANSWER. In Python: "
+        hint=f"Answer it first: {resume}{where} --question {waits[0].question} --answer ANSWER. In Python: "
         f'agent.resume("{run}", ANSWER, question="{waits[0].question}"). Or use another session.',
     )
 

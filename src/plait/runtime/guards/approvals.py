@@ -110,7 +110,7 @@ class ApprovalsGuard(Guard):
         if not self._may_repeat(entry):
             reasons = self._find_reasons(entry)
         if reasons or self._find_policies(tool, call):
-            return _ask(call, reasons)
+            return _ask(entry, reasons)
         return call
 
     async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
@@ -129,7 +129,7 @@ class ApprovalsGuard(Guard):
             policies = self._find_policies(entry.tool, entry.effect) - self._find_policies(entry.tool, asked.call)
             is_asked = not policies and all(_topic(each) in topics for each in reasons if each != DOUBT)
         if not (is_named and is_asked):
-            return _ask(entry.effect, reasons)
+            return _ask(entry, reasons)
         self.restore(entry, decision)
         return entry.effect
 
@@ -196,7 +196,7 @@ class ApprovalsGuard(Guard):
         repeatable = entry.tool is None or entry.tool.spec.repeatable
         if entry.begun and not entry.recorded and not repeatable:  # the run was cancelled, or a limit has stopped it
             self._note(self._list_doubts(entry))
-            entry.remark("in_doubt", f"{describe_doubt(entry.effect)} Its input: {input_of(entry.effect)}")
+            entry.remark("in_doubt", f"{describe_doubt(entry.effect)} Its input: {input_of(entry.effect, entry.bound)}")
 
     def _list_doubts(self, entry: Entry) -> Iterable[CallInDoubt]:
         return (CallInDoubt(*entry.id, self._tools.with_own_name(each)) for each in _list_forms(entry))
@@ -241,8 +241,9 @@ class ApprovalsGuard(Guard):
         return child
 
 
-def _ask(call: Call, reasons: Iterable[str]) -> AskApproval:
-    return AskApproval(f"May '{call.tool}' be called with {input_of(call)}?", tuple(reasons))
+def _ask(entry: Entry, reasons: Iterable[str]) -> AskApproval:
+    given = input_of(entry.effect, entry.bound)
+    return AskApproval(f"May '{entry.effect.tool}' be called with {given}?", tuple(reasons))
 
 
 def _list_forms(entry: Entry) -> list[Call]:

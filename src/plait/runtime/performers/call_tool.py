@@ -23,6 +23,7 @@ from plait.journal import codec
 from plait.journal.entries import withhold_result
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Asking, CallHolder, Decision, IntentRecord, MadeCall
+from plait.runtime.calls.artifacts import find_artifacts
 from plait.runtime.calls.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.calls.call_services import ToolServices
 from plait.runtime.calls.make_call import UNKNOWN
@@ -172,6 +173,7 @@ class CallTool(BasePerformer):
                 reason = f"The person refused this call{f': {reason}' if reason else '.'}"
             return self._add_notes(entry, Observation(reason, trouble="refused"))
         made: Observation = self.engine.journal.find(entry.key).value
+        self.engine.artifacts.withheld |= find_artifacts(made.value).keys()
         return withhold_result(entry.effect.tool, made, reason, by_user=by_user)
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
@@ -179,7 +181,7 @@ class CallTool(BasePerformer):
         if result is UNSET:
             return Asking("approval", question, replace_input(call))
         shown = shorten(result.text, SHOWN)[0]
-        return Asking("approval", f"{question}\nThe result of {call.tool} {input_of(call)}: {shown}")
+        return Asking("approval", f"{question}\nThe result of {call.tool} {input_of(call, entry.bound)}: {shown}")
 
     def report_refused(self, entry: Entry, result: Observation) -> None:
         if result.trouble != "refused":  # the model called it, and gets an error as from a tool

@@ -87,25 +87,22 @@ class RunCode(BasePerformer):
         with engine.span.code(step, code) as span:
             turn = session.go_on(results) if code is None else session.run(code, now, zone)
             made = await turn
-            ran = await self._keep_files(await self._read_turn(made), made)
+            ran = await self._read_turn(made)
+            handles: list[ArtifactHandle] = []
+            seen: list[Attachment] = []
+            for name, data in made.files:
+                file = File.from_bytes(data, name)
+                if file.media_type == "text/plain" and name.endswith(".csv"):
+                    file = File("text/csv", file.data, name)
+                handles.append(engine.artifacts.keep(file))
+                seen += found[:1] if (found := find_attachment(file)) else ()
+            ran = structs.replace(ran, made=tuple(handles), attachments=tuple(seen)) if handles else ran
             if ran.lost:
                 ran = await self._restore(ran, self._pieces if code is not None else self._pieces[:-1])
             span.ran(ran)
         engine.say(ev.Executed(step, ran))
         result = CodeResult(ran, code, now, (self._seed or 0) if code is not None else 0, zone)
         return result, engine.artifacts.encode_new([each.json() for each in ran.made])
-
-    async def _keep_files(self, ran: Ran, turn: SandboxTurn) -> Ran:
-        """Return the turn with the files that its code made as artifacts."""
-        made: list[ArtifactHandle] = []
-        seen: list[Attachment] = []
-        for name, data in turn.files:
-            file = File.from_bytes(data, name)
-            if file.media_type == "text/plain" and name.endswith(".csv"):
-                file = File("text/csv", file.data, name)
-            made.append(self.engine.artifacts.keep(file))
-            seen += found[:1] if (found := find_attachment(file)) else ()
-        return structs.replace(ran, made=tuple(made), attachments=tuple(seen)) if made else ran
 
     async def _restore(self, ran: Ran, before: list[RunningPiece]) -> Ran:
         """Run the pieces before a lost one again, with their recorded results. Returns what the loop is told."""
