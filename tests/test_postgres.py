@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,6 +22,7 @@ import pytest
 from msgspec import structs
 
 import plait
+from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.carry import copy
@@ -439,3 +441,29 @@ async def test_a_journal_is_copied_with_its_runs_and_what_is_kept_about_them(tmp
         await copy(file, base)
     for each in (file, base, back):
         await each.close()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_one_program_has_the_same_trace_and_replay_in_both_stores(loop: str, tmp_path: Path, address: str) -> None:
+    @plait.tool(idempotent=True)
+    def fetch(key: str) -> str:
+        """Fetch a value."""
+        return f"value of {key}"
+
+    @plait.tool
+    def send(text: str) -> str:
+        """Send a text."""
+        return f"sent {text}"
+
+    traces = []
+    for journal in (tmp_path / "j.db", address):
+        script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}
+        models = dict.fromkeys(script, plait.Scripted(script))
+        agent = plait.Agent(loop, models=models, tools=[fetch, send], journal=journal)
+        run = agent.run(QUESTION)
+        assert (run.status, run.answer) == ("answered", ANSWER) and agent.replay(run).whole
+        rows = [(row.record, row.body) for row in Journal.at(journal).rows(run.id)]
+        # Parallel calls end in an order of their own, and the digest of a result holds its seconds.
+        named = [(it.key.split("@")[0], type(it).__name__, getattr(it, "work", ""), body) for it, body in rows]
+        traces.append(sorted(named, key=repr))
+    assert traces[0] == traces[1] and len(traces[0]) > 8
