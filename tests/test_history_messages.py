@@ -37,7 +37,7 @@ def pages_read(run: Run) -> int:
     return sum(isinstance(event, Observed) for event in run.events)
 
 
-@pytest.mark.parametrize("loop", LOOPS.keys() - {"codeact"})
+@pytest.mark.parametrize("loop", sorted(LOOPS.keys() - {"codeact"}))
 def test_the_messages_of_a_run_are_its_question_calls_results_and_answer(loop: str) -> None:
     asked, made, result, answer = reader(loop).run(QUESTION).messages()
     assert asked == {"role": "user", "content": QUESTION}
