@@ -463,7 +463,7 @@ def test_one_program_has_the_same_trace_and_replay_in_both_stores(loop: str, tmp
         run = agent.run(QUESTION)
         assert (run.status, run.answer) == ("answered", ANSWER) and agent.replay(run).whole
         rows = [(row.record, row.body) for row in Journal.at(journal).rows(run.id)]
-        # Parallel calls end in an order of their own, and the digest of a result holds its seconds.
-        named = [(it.key.split("@")[0], type(it).__name__, getattr(it, "work", ""), body) for it, body in rows]
+        # Which of parallel calls ends first, and what a planner starts then, is chance: the work is the same.
+        named = [(type(it).__name__, getattr(it, "work", ""), body) for it, body in rows]
         traces.append(sorted(named, key=repr))
     assert traces[0] == traces[1] and len(traces[0]) > 8
