@@ -176,6 +176,19 @@ async def test_a_run_that_this_version_cannot_perform_is_left_with_the_reason(
     assert (await store.find_run(run)).status == "answered"
 
 
+async def test_a_run_that_has_not_begun_is_neither_resumed_nor_replayed_nor_deleted_as_old(
+    address: str, store: PostgresStore
+) -> None:
+    agent = make_agent(address)
+    run = await agent.asubmit("q")
+    for use in (agent.aresume(run), agent.afork(run, 1), asyncio.to_thread(agent.replay, run)):
+        with pytest.raises(ConfigError, match="waits in a queue and has not begun"):
+            await use
+    assert await asyncio.to_thread(Journal(store=store).old_runs) == []
+    await store.delete([run])
+    assert await store.list_queue() == [] and await ids(store) == []
+
+
 async def test_what_cannot_be_queued_is_said(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without a name"):
         await make_agent(address).using(name="").asubmit("q")

@@ -101,7 +101,7 @@ class Worker:
         """Begin a run, or go on with it. Whatever is wrong, the worker goes on."""
         name, run = row.head.agent, row.head.run
         try:
-            if row.head.models:
+            if row.head.has_begun:
                 await self.agents[name].aresume(run)
             else:
                 await begin(self.agents[name], row, self.store)

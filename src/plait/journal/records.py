@@ -262,6 +262,11 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
         return ("-a", quote(self.agent)) if ":" in self.agent or self.agent.endswith(".py") else ()
 
     @property
+    def has_begun(self) -> bool:
+        """Return whether the run has begun: of one that waits in a queue, the journal has only who asks what."""
+        return bool(self.models)
+
+    @property
     def files(self) -> tuple[Attachment, ...]:
         """Return the files of the question and of the earlier turns."""
         earlier = (file for turn in (*self.given, *self.history) for file in turn.attachments)

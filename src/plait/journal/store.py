@@ -550,8 +550,8 @@ class Journal:
 
     def old_runs(self, older_than: float | None = None, keep: int | None = None) -> list[RunRow]:
         """Return the runs that are not among the newest `keep`, and were last written more than `older_than` seconds
-        ago, the oldest first. Runs that go on or wait for a user are never among them."""
-        runs = [run for run in self.find(ALL) if run.status not in ("running", "waiting")]
+        ago, the oldest first. Runs that go on, or wait for a user or in a queue, are never among them."""
+        runs = [run for run in self.find(ALL) if run.status not in ("running", "waiting", "queued")]
         before = time.time() - (older_than or 0.0)
         return [run for run in reversed(runs[keep or 0 :]) if older_than is None or run.updated < before]
 

@@ -354,7 +354,7 @@ class PostgresStore:
                     numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
                     heads = await queries.fetch(connection, "select head from runs where n = any (%s)", [numbers])
                     files = {file.digest for each in heads for file in codec.decode_head(each["head"]).files}
-                    for table, column in (("events", "run"), ("late_results", "run"), ("runs", "n")):
+                    for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
                         await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
                     await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
                     for digest in files:  # unless another run has it too
