@@ -85,6 +85,11 @@ class RunLog(Protocol):
         ...
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the run was taken from a queue: it goes back where this process can't perform it."""
+        ...
+
+    @property
     def wants_back(self) -> bool:
         """Whether the run should be handed back before its next work begins."""
         ...
@@ -101,7 +106,7 @@ class RunLog(Protocol):
 class LocalLog:
     """The part of `RunLog` of a store of one machine: the death of a process proves that it does nothing more."""
 
-    wants_back = False
+    is_queued = wants_back = False
 
     def confirm(self, key: str) -> Awaitable[None]:
         return DONE

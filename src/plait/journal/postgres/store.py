@@ -17,10 +17,9 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
-from plait.journal.owner import life_of
 from plait.journal.postgres import queries, queue, schema
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds, life_of_holder
 from plait.journal.postgres.log import (
     ENDING,
     FENCE,
@@ -71,7 +70,7 @@ START = f"""with fence as materialized (select n from runs where n = %(root)s an
 SUBMIT = (
     _BEGIN.format(fence="with", lease="null")
     .replace("'running'", "'queued'")
-    .replace("\n  select n from new", f"{queue.PUT}\n  select n from new")
+    .replace("\n  select n from new", queue.PUT)
 )
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
@@ -218,7 +217,7 @@ class PostgresStore:
                 f"Run {found['id']} is a child of run {row.head.caller and row.head.caller.run}.", hint=hint
             )
         is_free = above is not None or found["is_over"]  # the claim number keeps everybody else out
-        require_claimable(row, "dead" if is_free and not is_going else life_of(row.owner), is_going, force)
+        require_claimable(row, "dead" if is_free and not is_going else life_of_holder(row.owner), is_going, force)
 
     async def _try_claim(
         self,
@@ -351,7 +350,7 @@ class PostgresStore:
                     numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
                     heads = await queries.fetch(connection, "select head from runs where n = any (%s)", [numbers])
                     files = {file.digest for each in heads for file in codec.decode_head(each["head"]).files}
-                    for table, column in (("events", "run"), ("late_results", "run"), ("runs", "n")):
+                    for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
                         await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
                     await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
                     for digest in files:  # unless another run has it too
@@ -448,7 +447,7 @@ class PostgresStore:
                 self._taken[each["id"]] = self._leases.keep(claim)
             return found
 
-        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS, retry=False)]
+        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS)]
 
     async def block(self, run: str, version: str, reason: str) -> None:
         held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
@@ -500,7 +499,7 @@ class PostgresStore:
     # -- the whole store
 
     async def is_holder_gone(self, owner: str) -> bool | None:
-        return {"dead": True, "alive": False}.get(life_of(owner))
+        return {"dead": True, "alive": False}.get(life_of_holder(owner))
 
     async def check(self) -> list[str]:
         async def list_ids(connection: Connection) -> list[dict[str, Any]]:
