@@ -8,6 +8,7 @@ is the store in a file; the tests have a suite that each store passes (`tests/te
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -369,6 +370,11 @@ class QueueStore(Store, Protocol):
 def is_address(place: object) -> bool:
     """Return whether a journal is named by the address of a database, and not by a path."""
     return str(place).startswith(("postgresql://", "postgres://"))
+
+
+def without_password(place: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"(?<=://)[^@/?]*:.*(?=@)|(?<=password=)[^&]*", "***", place) if is_address(place) else place
 
 
 def default_place() -> str | Path:

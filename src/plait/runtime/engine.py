@@ -132,7 +132,7 @@ class Engine:
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
 
     async def run(self) -> Outcome:
-        """Take the loop to its end. Raises only a recorded cancellation, `HandedBack` and `ReplayDiffers`; of a run from
+        """Take the loop to its end. Raises only a recorded cancellation, `HandedBack` and `ReplayDiffers`; for a run of
         a queue also `JournalError`."""
         try:
             async with asyncio.timeout(self.clock.left()) as deadline:

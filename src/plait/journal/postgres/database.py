@@ -298,11 +298,12 @@ def _ask_one(connection: Connection) -> Callable[..., Awaitable[Any]]:
 def _describe(known: Mapping[str, Any], schema_name: str) -> str:
     """Return an address for people, without the password."""
     host, port, user, name = (str(known.get(key) or "") for key in ("host", "port", "user", "dbname"))
-    at = f"{quote(user, safe='')}@" * bool(user) + (quote(host, safe=",:[]") or "localhost")
-    where = at + f":{port}" * bool(port)
     more = [f"{key}={quote(str(known[key]))}" for key in ("hostaddr", "service") if known.get(key)]
+    at = f"{quote(user, safe='')}@" * bool(user) + (quote(host, safe=",:[]") or "localhost" * (not more))
     more += [f"options=-csearch_path%3D{schema_name}"] * (schema_name != "plait")
-    return f"postgresql://{where}/{quote(name or user, safe='')}{'?' * bool(more)}{'&'.join(more)}"
+    return (
+        f"postgresql://{at}{f':{port}' * bool(port)}/{quote(name or user, safe='')}{'?' * bool(more)}{'&'.join(more)}"
+    )
 
 
 def _read_number(variable: str, usual: int) -> int:

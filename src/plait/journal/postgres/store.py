@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -141,12 +142,8 @@ class PostgresStore:
         started = self._clock()
         begun, values = _describe(head, scrubber)
         rows = RowWriter(scrubber, self._clock, begun.crc)
-        values |= columns_of(rows.make_rows(records)) | {
-            "started": started,
-            "owner": owner,
-            "lease": self._leases.seconds,
-        }
-        values |= {"state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
+        values |= columns_of(rows.make_rows(records)) | {"started": started, "owner": owner}
+        values |= {"lease": self._leases.seconds, "state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
         held = above or taken
         values |= {"root": held.root if held else None, "claim": held.number if held else 1}
         values |= {"digests": list(stored), "contents": list(stored.values())}
@@ -234,14 +231,8 @@ class PostgresStore:
         n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
         number = above.number if above else found["claim"] + 1
         rows = RowWriter(scrubber, self._clock, begun, seq, restored.last)
-        values = {
-            "n": n,
-            "run": n,
-            "owner": owner,
-            "now": self._clock(),
-            "claim": number,
-            "lease": self._leases.seconds,
-        }
+        lease = self._leases.seconds
+        values = {"n": n, "run": n, "owner": owner, "now": self._clock(), "claim": number, "lease": lease}
         values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {_LEASE}"
@@ -393,11 +384,8 @@ class PostgresStore:
         made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
         made_ending = rows.make_ending(carried.status, carried.outcome, carried.totals)
         values |= columns_of(made) | {"started": carried.started, "owner": "", "lease": 0, "root": None, "claim": 1}
-        values |= {
-            "digests": list(carried.contents),
-            "contents": list(carried.contents.values()),
-            "state": made_ending[-1],
-        }
+        contents = carried.contents
+        values |= {"digests": list(contents), "contents": list(contents.values()), "state": made_ending[-1]}
         (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
         ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
         await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
@@ -453,11 +441,8 @@ class PostgresStore:
         held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
         if held:
             self._leases.let_go(held)
-            claim = held
-            await self._database.do(
-                lambda connection: queue.block(connection, claim.root, claim.number, version, reason),
-                seconds=WRITE_SECONDS,
-            )
+            work = partial(queue.block, run=held.root, claim=held.number, version=version, reason=reason)
+            await self._database.do(work, seconds=WRITE_SECONDS)
 
     async def unblock(self, run: str) -> None:
         found = await self._find(run)
