@@ -101,7 +101,8 @@ class LeaseKeeper:
         return claim
 
     def let_go(self, claim: Claim) -> None:
-        """Renew a claim no more: its run has ended."""
+        """Give a claim up: its run has ended, or is left to others."""
+        claim.is_lost = True
         with self._lock:
             if self._claims.get(claim.root) is claim:
                 del self._claims[claim.root]

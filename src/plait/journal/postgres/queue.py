@@ -70,8 +70,7 @@ async def take(
 
 
 async def block(connection: Connection, run: int, claim: int, version: str, reason: str) -> None:
-    """Let go of a run that a version of its agent cannot perform; for "", of one that nobody is to try again before the
-    lease has ended."""
+    """Let go of a run that a version of its agent cannot perform; for "", when its lease has ended."""
     values = {"n": run, "claim": claim, "version": version, "reason": queries.clean_value(reason)}
     await connection.execute(
         """with freed as (update runs set owner = '', lease_until = case when %(version)s = '' then lease_until end
