@@ -239,3 +239,13 @@ async def test_odd_names_of_queues_are_errors_in_words(address: str) -> None:
         with pytest.raises(JournalError):
             await agent.asubmit("q", queue=name)
     assert await agent.asubmit("q", queue="x" * 9000)  # too long for a notification
+
+
+async def test_one_process_takes_no_live_run_from_itself_by_another_address(stores: Any) -> None:
+    one, other = stores
+    log = await one.begin(head(), ME)
+    with pytest.raises(JournalError, match="in this very process"):
+        await other.claim("r", ME)
+    await log.append((note("goes on"), None))
+    del log
+    await other.claim("r", ME)  # it was left behind

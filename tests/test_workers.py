@@ -346,7 +346,7 @@ async def test_a_turn_that_waits_for_the_one_before_says_so(address: str, store:
 
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:
     histories = [plait.History(embedder=lambda texts: []) for _ in range(2)]  # whose repr have addresses
-    made = [plait.Agent(model="openai:x", name="a", history=each) for each in histories]
+    made = [make_agent("postgresql://h/d", history=each) for each in histories]
     assert version_of(made[0]) == version_of(made[1])
 
 

@@ -129,10 +129,8 @@ class LeaseKeeper:
                 silent.start()
                 began = boot_time()
                 asked = [each.root for each in claims], [each.number for each in claims], self.seconds
-                try:
-                    renewed = {n for (n,) in connection.execute(_RENEW, asked)}
-                finally:
-                    silent.cancel()
+                renewed = {n for (n,) in connection.execute(_RENEW, asked)}
+                silent.cancel()
                 for each in claims:
                     if each.root in renewed:
                         each.deadline = began + self.seconds - MARGIN

@@ -18,6 +18,7 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
+from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import queries, queue, schema
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds, life_of_holder
@@ -95,6 +96,8 @@ class PostgresStore:
     by default."""
 
     _shared: ClassVar[dict[tuple[str, int], PostgresStore]] = {}
+    _of_process: ClassVar[weakref.WeakValueDictionary[tuple[str, int], PostgresLog]] = weakref.WeakValueDictionary()
+    """The logs by run and claim number: the address of one database can be written in two ways."""
 
     def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
         self._database = Database(address, patience)
@@ -158,7 +161,7 @@ class PostgresStore:
                 question = "select n from runs where id = %(id)s and owner = %(owner)s and crc = %(state)s"
                 found = await (await connection.execute(question, values)).fetchone()
             if found is None:
-                if held is not None and not await self._holds(connection, held):
+                if held and await (await connection.execute(FENCE, values)).fetchone() is None:
                     whose = "its parent" if above else "it"
                     raise JournalError(f"Run {head.run} can't begin: another process has taken over {whose}.")
                 hint = "Give the new run another id."
@@ -169,13 +172,9 @@ class PostgresStore:
         claim = held or self._leases.keep(Claim(n, 1, began, self._leases.seconds))
         return self._watch(claim, begun.id, begun.question, n, rows)
 
-    async def _holds(self, connection: Connection, claim: Claim) -> bool:
-        question = "select 1 from runs where n = %s and claim = %s"
-        return await (await connection.execute(question, (claim.root, claim.number))).fetchone() is not None
-
     def _watch(self, claim: Claim, run: str, question: str, n: int, rows: RowWriter) -> PostgresLog:
         log = PostgresLog(self._database, self._leases, claim, run, n, rows, self._clock, question)
-        self._going[run] = log
+        self._going[run] = self._of_process[run, claim.number] = log
         return log
 
     async def claim(
@@ -207,6 +206,8 @@ class PostgresStore:
 
     def _require_claimable(self, found: dict[str, Any], above: Claim | None, force: bool) -> None:
         row, going = queries.read_run(found), self._going.get(found["id"])
+        if going is None and row.owner == owner_of_this_process():
+            going = self._of_process.get((found["id"], found["claim"]))
         is_going = going is not None and not going.has_ended and not going.claim.is_lost
         if found["root"] is not None and above is None:
             hint = "Resume the run at the top, which continues with its child runs."
