@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal.owner import owner_of_this_process
+from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal, QueueLimits
-from plait.workers import Worker
+from plait.workers import Worker, version_of
 from postgres_server import shared_server
 
 ME = owner_of_this_process()
@@ -224,6 +225,151 @@ async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(addr
     await work_until(Worker({"a": agent}, store), done)
     assert paid == [0, 1, 2, 3] and (await store.find_run(run)).status == "answered"
     assert agent.replay(run).whole
+
+
+async def test_a_run_whose_tool_is_gone_stays_in_the_queue_for_a_version_that_has_it(
+    address: str, store: PostgresStore
+) -> None:
+    paying = asyncio.Event()
+
+    @plait.tool
+    async def pay(n: int) -> str:
+        paying.set()
+        return "paid"
+
+    replies = [{"calls": [{"name": "pay", "input": {"n": 1}}]}, {"answer": "done"}]
+    agent = make_agent(address, tools=[pay], model=plait.Scripted(replies, delay=0.2))
+    run = await agent.asubmit("q")
+    worker = Worker({"a": agent}, store)
+    working = asyncio.ensure_future(worker.work())
+    await paying.wait()
+    worker.drain()
+    await working
+
+    async def blocked() -> bool:
+        return any(each.reason for each in await store.list_queue())
+
+    await work_until(Worker({"a": make_agent(address)}, store), blocked)
+    assert "differs from its record" in (await store.list_queue())[0].reason
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": agent}, store), done)
+    assert (await store.find_run(run)).status == "answered" and await store.check() == []
+
+
+async def test_a_worker_leaves_what_it_could_not_begin_to_others(address: str) -> None:
+    store = PostgresStore(address, lease=1.0)
+    letter = plait.attach(b"Dear Ada", name="letter.txt")
+    run = await make_agent(address).asubmit(["q", letter])
+
+    async def change(statement: str) -> None:
+        await store._execute(statement, ())
+
+    async def tried() -> bool:
+        return any("letter.txt" in each.reason for each in await store.list_queue())
+
+    await change("alter table contents rename to elsewhere; create table contents (digest text, body bytea)")
+    await work_until(Worker({"a": make_agent(address)}, store), tried)
+    await change("drop table contents; alter table elsewhere rename to contents")
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": make_agent(address)}, store), done)
+    assert (await store.find_run(run)).status == "answered"
+    await store.close()
+
+
+async def test_a_worker_goes_on_with_its_own_runs_when_the_journal_failed_meanwhile(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, paid = PostgresStore(address, lease=1.0), list[int]()
+    real = PostgresLog._send
+
+    async def fail(log: PostgresLog, rows: Any, ending: Any) -> None:
+        if paid == [0] and not log.claim.is_lost:
+            raise JournalError("The journal is away.")
+        await real(log, rows, ending)
+
+    @plait.tool
+    async def pay(n: int) -> str:
+        paid.append(n)
+        return "paid"
+
+    replies = [{"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(2)]
+    agent = make_agent(address, tools=[pay], model=plait.Scripted([*replies, {"answer": "done"}]))
+    run = await agent.asubmit("q")
+
+    async def left() -> bool:
+        return any(each.reason for each in await store.list_queue())
+
+    monkeypatch.setattr(PostgresLog, "_send", fail)
+    await work_until(Worker({"a": agent}, store), left)
+    assert (await store.list_queue())[0].reason == "The journal is away."
+    monkeypatch.setattr(PostgresLog, "_send", real)
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": agent}, store), done)
+    assert (await store.find_run(run)).status == "answered" and paid == [0, 1]
+    await store.close()
+
+
+async def test_child_runs_that_were_handed_back_go_on_in_the_same_process_too(
+    address: str, store: PostgresStore
+) -> None:
+    paid, paying = list[int](), asyncio.Event()
+
+    @plait.tool
+    async def pay(n: int) -> str:
+        paying.set()
+        await asyncio.sleep(0.1)
+        paid.append(n)
+        return "paid"
+
+    replies = [{"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(3)]
+    child = make_agent(address, tools=[pay], model=plait.Scripted([*replies, {"answer": "done"}]))
+    ask = {"calls": [{"name": "child", "input": {"question": "pay"}}]}
+    tool = child.as_tool("child", "Pays.")
+    agent = make_agent(address, tools=[tool], model=plait.Scripted([ask, {"answer": "done"}]))
+    run = await agent.asubmit("q")
+    worker = Worker({"a": agent}, store)
+    working = asyncio.ensure_future(worker.work())
+    await paying.wait()
+    worker.drain()
+    await working
+    assert paid == [0]
+
+    async def done() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await work_until(Worker({"a": agent}, store), done)
+    assert (await store.find_run(run)).status == "answered" and paid == [0, 1, 2]
+
+
+async def test_a_turn_that_waits_for_the_one_before_says_so(address: str, store: PostgresStore) -> None:
+    first = await make_agent(address).asubmit("1", session="trip")
+    await make_agent(address).asubmit("2", session="trip")
+    assert [each.reason for each in await store.list_queue()] == [
+        "",
+        f"waits for the turn before, run {first} (queued)",
+    ]
+
+
+def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:
+    histories = [plait.History(embedder=lambda texts: []) for _ in range(2)]  # whose repr have addresses
+    made = [make_agent("postgresql://h/d", history=each) for each in histories]
+    assert version_of(made[0]) == version_of(made[1])
+
+
+async def test_a_worker_outlives_a_server_that_cut_its_connections(address: str, store: PostgresStore) -> None:
+    await ids(store)
+    cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'plait' and pid <> "
+    await PostgresStore(address)._execute(f"{cut} pg_backend_pid()", ())
+    assert await ids(store) == []
 
 
 # -- with real processes

@@ -22,7 +22,7 @@ from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Store, is_default, read_timeline, require_queue
+from plait.journal.store import Store, is_default, read_timeline, require_queue, without_password
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -101,6 +101,9 @@ class Agent(AgentPlans[DepsT, OutputT]):
         for word in self.tools:
             if isinstance(word, str) and is_mcp_word(word):
                 parse_word(word).__reduce__()  # raises an error for a secret in the word
+        if isinstance(self.journal, str) and without_password(self.journal) != self.journal:
+            hint = "Leave it out, and set PGPASSWORD or ~/.pgpass where the agent is used."
+            raise ConfigError("An agent whose journal's address has a password can't be pickled.", hint=hint)
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __copy__(self) -> Agent[DepsT, OutputT]:

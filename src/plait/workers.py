@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from plait import __version__
 from plait.agent import Agent
-from plait.core.errors import ConfigError, PlaitError, ReplayDiffers
+from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunRow
 from plait.journal.store import QueueLimits, QueueStore
@@ -107,13 +109,13 @@ class Worker:
                 await begin(self.agents[name], row, self.store)
         except HandedBack:
             logger.info("run %s was handed back", run)
-        except (ConfigError, ReplayDiffers) as why:
-            logger.warning("run %s cannot be performed here: %s", run, why)
-            await self.store.block(run, self._versions[name], why.message)
-        except PlaitError as why:  # of the journal: another worker goes on when the lease has ended
-            logger.warning("run %s: %s", run, why)
-        except Exception:
-            logger.exception("run %s broke", run)
+        except Exception as why:
+            reason = why.message if isinstance(why, PlaitError) else f"{type(why).__name__}: {why}"
+            logger.warning("run %s cannot be performed here: %s", run, reason, exc_info=not isinstance(why, PlaitError))
+            # Whatever else it is, another worker goes on when the lease has ended.
+            version = self._versions.get(name, "") if isinstance(why, ConfigError | ReplayDiffers) else ""
+            with suppress(JournalError):
+                await self.store.block(run, version, reason)
 
 
 async def begin(agent: Agent[Any, Any], row: RunRow, store: QueueStore) -> Run[Any]:
@@ -132,5 +134,6 @@ async def begin(agent: Agent[Any, Any], row: RunRow, store: QueueStore) -> Run[A
 
 def version_of(agent: Agent[Any, Any]) -> str:
     """Return a digest of what a run's record depends on: the agent's fields, its tools and Plait itself."""
-    described = msgspec.json.encode((__version__, repr(agent), [msgspec.to_builtins(spec) for spec in agent.specs]))
+    shown = re.sub(r" at 0x[0-9a-f]+", "", repr(agent))  # which differ from process to process
+    described = msgspec.json.encode((__version__, shown, [msgspec.to_builtins(spec) for spec in agent.specs]))
     return hashlib.blake2b(described, digest_size=8).hexdigest()

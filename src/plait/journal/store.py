@@ -8,6 +8,7 @@ is the store in a file; the tests have a suite that each store passes (`tests/te
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,11 @@ class RunLog(Protocol):
         ...
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the run was taken from a queue: it goes back where this process can't perform it."""
+        ...
+
+    @property
     def wants_back(self) -> bool:
         """Whether the run should be handed back before its next work begins."""
         ...
@@ -102,7 +108,7 @@ class RunLog(Protocol):
 class LocalLog:
     """The part of `RunLog` of a store of one machine: the death of a process proves that it does nothing more."""
 
-    wants_back = False
+    is_queued = wants_back = False
 
     def confirm(self, key: str) -> Awaitable[None]:
         return DONE
@@ -385,6 +391,11 @@ class QueueStore(Store, Protocol):
 def is_address(place: object) -> bool:
     """Return whether a journal is named by the address of a database, and not by a path."""
     return str(place).startswith(("postgresql://", "postgres://"))
+
+
+def without_password(place: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"(?<=://)[^@/?]*:.*(?=@)|(?<=password=)[^&]*", "***", place) if is_address(place) else place
 
 
 def default_place() -> str | Path:

@@ -132,7 +132,8 @@ class Engine:
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
 
     async def run(self) -> Outcome:
-        """Take the loop to its end. Raises only a recorded cancellation, `HandedBack` and `ReplayDiffers`."""
+        """Take the loop to its end. Raises only a recorded cancellation, `HandedBack` and `ReplayDiffers`; for a run of
+        a queue also `JournalError`."""
         try:
             async with asyncio.timeout(self.clock.left()) as deadline:
                 self.clock.deadline = deadline
@@ -158,14 +159,15 @@ class Engine:
             outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:
             outcome = cancelled_by(why)
-        except HandedBack:
-            await self._close_objects()
-            await self.log.hand_back()
-            await self.journal.close()
-            raise
         except EndedByTool as why:
             outcome = await self._finish_quietly(why.outcome)
         except Exception as why:
+            if isinstance(why, HandedBack) or (self.log.is_queued and isinstance(why, ReplayDiffers | JournalError)):
+                await self._close_objects()  # another worker goes on
+                if isinstance(why, HandedBack):
+                    await self.log.hand_back()
+                await self.journal.close()
+                raise
             outcome = await self._finish_quietly(self._ended_by(why))
         except BaseException as why:
             if find_ending(why) is None:

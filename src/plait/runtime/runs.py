@@ -286,7 +286,8 @@ async def perform(
     finally:
         if task.cancelled():  # before its first step, as when the event loop ends: nothing else records the end
             await log.end(Cancelled.status, msgspec.to_builtins(Cancelled()), {})
-        elif task.done() and isinstance(why := task.exception(), PlaitError):  # a guard that cannot start, likewise
+        elif task.done() and isinstance(why := task.exception(), PlaitError) and not log.is_queued:
+            # A guard that cannot start, likewise.
             crashed = Crashed(why.message, error=type(why).__name__, hint=why.hint)
             with suppress(JournalError):  # the end is on record
                 await log.end(crashed.status, msgspec.to_builtins(crashed), {})

@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import psycopg
 from psycopg import AsyncConnection, sql
@@ -27,6 +28,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.postgres import faults, schema
+from plait.journal.postgres.leases import boot_time
 
 T = TypeVar("T")
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -37,6 +39,8 @@ CONNECTIONS = 20
 """The most connections of a process to one database, but for that which renews leases: PLAIT_CONNECTIONS."""
 WRITE_SECONDS, READ_SECONDS = 5.0, 60.0
 """How long a statement may take before its connection is closed."""
+SLOWEST = 200_000.0
+"""Bytes in a second that a connection takes at least: a long body gets more time."""
 
 SETTINGS = (
     "-c synchronous_commit=on -c lock_timeout=4000 -c idle_in_transaction_session_timeout=2000 "
@@ -69,19 +73,25 @@ class Database:
         try:
             known: dict[str, Any] = conninfo_to_dict(address)
         except psycopg.Error as error:
-            why = re.sub(r"://[^@]*@", "://***@", " ".join(str(error).split()))
+            why = re.sub(r'".*"', '"***"', " ".join(str(error).split()))  # it may be a part of the password
             hint = "Write postgresql://USER@HOST:5432/DATABASE; a password belongs in PGPASSWORD or ~/.pgpass."
             raise ConfigError(f"The journal's address cannot be read: {why}.", hint=hint) from None
+        if "@" in str(known.get("host")):
+            hint = "Write an @ in a user's name or password as %40."
+            raise ConfigError("The journal's address cannot be read: its host has an @.", hint=hint)
         options = str(known.pop("options", "") or "")
         found = _SEARCH_PATH.search(options)
+        if found is None and "search_path" in options:
+            hint = "Write options=-csearch_path%3DNAME, with one name of small letters, digits and _."
+            raise ConfigError("The journal's address names no schema that can be used.", hint=hint)
         self.schema = found[1] if found is not None else "plait"
         known |= {"options": f"{options} {SETTINGS} -c search_path={self.schema}", "connect_timeout": 5}
         known.setdefault("application_name", "plait")
         self.conninfo = make_conninfo(**known)
         self.place = _describe(known, self.schema)
         self.patience = patience_of_user() if patience is None else patience
-        self.clock_offset = 0.0
-        """Seconds to add to this machine's clock for the database's."""
+        self._clock_offset = time.time() - boot_time()
+        """Seconds to add to this machine's `boot_time` for the database's time: a step of its clock changes nothing."""
         self._pool: AsyncConnectionPool[Connection] | None = None
         self._pid = 0
         self._opening: asyncio.Lock | None = None
@@ -89,7 +99,7 @@ class Database:
 
     def now(self) -> float:
         """Return the database's time, in seconds since 1970."""
-        return time.time() + self.clock_offset
+        return boot_time() + self._clock_offset
 
     async def do(
         self, work: Callable[[Connection], Awaitable[T]], *, seconds: float = READ_SECONDS, retry: bool = True
@@ -106,7 +116,7 @@ class Database:
                 pool = await self._open()
                 async with pool.connection() as connection:
                     return await _do_in_time(work, connection, seconds)
-            except (psycopg.Error, PoolTimeout, OSError) as error:
+            except (psycopg.Error, PoolTimeout, OSError, UnicodeError) as error:
                 if not retry or not faults.is_passing(error) or time.monotonic() + pause > until:
                     raise faults.translate(error, self.place) from None
             await asyncio.sleep(pause * random.uniform(0.5, 1))
@@ -115,12 +125,12 @@ class Database:
     async def _open(self) -> AsyncConnectionPool[Connection]:
         """Return the open pool. The first connection is checked, and creates the tables."""
         if self._pid != os.getpid():  # a forked process has neither the loop nor the connections
-            self._pool, self._pid, self._opening = None, os.getpid(), asyncio.Lock()
+            self._pool, self._listener, self._pid, self._opening = None, None, os.getpid(), asyncio.Lock()
         assert self._opening is not None
         async with self._opening:
             if self._pool is None:
                 async with await self.connect() as connection:
-                    await self._prepare(connection)
+                    await _do_in_time(self._prepare, connection, READ_SECONDS)
                 size = _read_number("PLAIT_CONNECTIONS", CONNECTIONS)
                 pool = AsyncConnectionPool[Connection](
                     self.conninfo,
@@ -154,7 +164,7 @@ class Database:
             "select current_setting('server_encoding'), current_setting('fsync'), "
             "current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
         )
-        self.clock_offset = seconds - time.time()
+        self._clock_offset = seconds - boot_time()
         if version < 140000:
             raise JournalError(f"The journal {self.place} is a PostgreSQL {version // 10000}.", hint="Use 14 or newer.")
         if fsync != "on":
@@ -244,7 +254,9 @@ class Database:
             try:
                 if self._listener is None or self._listener.closed:
                     self._listener = await self.connect()
-                    await self._listener.execute(f"listen {self.schema}_{subject}")
+                    await _do_in_time(
+                        lambda each: each.execute(f"listen {self.schema}_{subject}"), self._listener, WRITE_SECONDS
+                    )
                 async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
                     return
             except (psycopg.Error, OSError):
@@ -285,10 +297,13 @@ def _ask_one(connection: Connection) -> Callable[..., Awaitable[Any]]:
 
 def _describe(known: Mapping[str, Any], schema_name: str) -> str:
     """Return an address for people, without the password."""
-    host, port, user = (str(known.get(name) or "") for name in ("host", "port", "user"))
-    where = f"{user}@" * bool(user) + (host.replace("/", "%2F") or "localhost") + f":{port}" * bool(port)
-    named = f"?options=-csearch_path%3D{schema_name}" if schema_name != "plait" else ""
-    return f"postgresql://{where}/{known.get('dbname') or user}{named}"
+    host, port, user, name = (str(known.get(key) or "") for key in ("host", "port", "user", "dbname"))
+    more = [f"{key}={quote(str(known[key]))}" for key in ("hostaddr", "service") if known.get(key)]
+    at = f"{quote(user, safe='')}@" * bool(user) + (quote(host, safe=",:[]") or "localhost" * (not more))
+    more += [f"options=-csearch_path%3D{schema_name}"] * (schema_name != "plait")
+    return (
+        f"postgresql://{at}{f':{port}' * bool(port)}/{quote(name or user, safe='')}{'?' * bool(more)}{'&'.join(more)}"
+    )
 
 
 def _read_number(variable: str, usual: int) -> int:

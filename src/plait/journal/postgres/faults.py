@@ -32,11 +32,9 @@ _PASSING = ("08", "40", "53", "55P03", "57P", "25006")
 
 def is_passing(error: BaseException) -> bool:
     """Return whether the same statement may succeed soon."""
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError | OSError):
-        state = getattr(error, "sqlstate", None)
-        return isinstance(error, TimeoutError) or (state is not None and state.startswith(_PASSING))
-    state = getattr(error, "sqlstate", None)
-    return state is None or state.startswith(_PASSING)
+    if (state := getattr(error, "sqlstate", None)) is not None:
+        return str(state).startswith(_PASSING)
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError | OSError)
 
 
 def translate(error: BaseException, place: str) -> JournalError:
@@ -45,13 +43,8 @@ def translate(error: BaseException, place: str) -> JournalError:
     # psycopg-pool and libpq give errors of the first connection without their SQLSTATE.
     text = " ".join(str(error).split())
     if not state:
-        known = {
-            "role": "28",
-            "does not exist": "3D",
-            "password": "28",
-            "authentication": "28",
-            "too many clients": "53300",
-        }
+        known = {"role": "28", "does not exist": "3D", "password": "28", "authentication": "28"}
+        known |= {"too many clients": "53300"}
         state = next((code for words, code in known.items() if words in text and "FATAL" in text), "")
     for code, (what, hint) in _FIRST.items():
         if state.startswith(code):

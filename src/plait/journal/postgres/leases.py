@@ -12,6 +12,7 @@ are renewed in one statement. A claim whose log is gone is not renewed: its run 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 import weakref
@@ -20,6 +21,7 @@ from contextlib import suppress
 import psycopg
 
 from plait.core.errors import JournalError
+from plait.journal.owner import Life, life_of
 
 MARGIN = 0.2
 """Seconds by which a deadline comes before the end of the lease."""
@@ -37,9 +39,21 @@ def lease_seconds() -> float:
         return 20.0
 
 
+try:
+    time.clock_gettime(_CLOCK := time.CLOCK_BOOTTIME)
+except (AttributeError, OSError):  # another system, or a sandbox that refuses it
+    _CLOCK = time.CLOCK_MONOTONIC
+
+
 def boot_time() -> float:
     """Return a clock that also goes on while the machine is suspended, where the system has one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.clock_gettime(_CLOCK)
+
+
+def life_of_holder(owner: str) -> Life:
+    """Return whether the process of an owner is alive. Where the system names no boot, a process of another machine may
+    have the same host name and number: only the lease tells."""
+    return life_of(owner) if owner.split(":")[3:4] > [""] else "elsewhere"
 
 
 class TakenOver(JournalError):
@@ -87,7 +101,8 @@ class LeaseKeeper:
         return claim
 
     def let_go(self, claim: Claim) -> None:
-        """Renew a claim no more: its run has ended."""
+        """Give a claim up: its run has ended, or is left to others."""
+        claim.is_lost = True
         with self._lock:
             if self._claims.get(claim.root) is claim:
                 del self._claims[claim.root]
@@ -109,9 +124,13 @@ class LeaseKeeper:
             try:
                 if connection is None:
                     connection = psycopg.connect(self._conninfo, autocommit=True)
+                # A server, or a network, that has gone silent must not hold up the next round.
+                silent = threading.Timer(self.seconds / 2, _cut_off, [connection])
+                silent.start()
                 began = boot_time()
                 asked = [each.root for each in claims], [each.number for each in claims], self.seconds
                 renewed = {n for (n,) in connection.execute(_RENEW, asked)}
+                silent.cancel()
                 for each in claims:
                     if each.root in renewed:
                         each.deadline = began + self.seconds - MARGIN
@@ -125,3 +144,9 @@ class LeaseKeeper:
             del claims
         if connection is not None:
             connection.close()
+
+
+def _cut_off(connection: psycopg.Connection[tuple[int]]) -> None:
+    """End a connection that another thread waits for."""
+    with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as its:
+        its.shutdown(socket.SHUT_RDWR)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import bodies, codec
-from plait.journal.postgres.database import LOOP, WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.database import LOOP, SLOWEST, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, TakenOver
 from plait.journal.row_codec import RowColumns, RowWriter, crc_of_state
 from plait.journal.store import LateResult, RecordAndBody
@@ -42,18 +42,24 @@ END = _APPEND.format(
     left_queue as (delete from queue where run = %(run)s and %(status)s <> 'waiting'
       and exists (select 1 from before))"""
 )
-HAND_BACK = _APPEND.format(
-    end=""", ended as (update runs set status = 'queued', owner = '', lease_until = null, updated = %(updated)s,
-      crc = %(crc)s where n = %(run)s and exists (select 1 from before)),
-    calmed as (update queue set tries = 0 where run = %(run)s and exists (select 1 from before)),
+HAND_BACK = (
+    _APPEND.format(
+        end=""", ended as (update runs set status = 'queued', owner = '', lease_until = null, updated = %(updated)s,
+      totals = '{}', crc = %(crc)s where n = %(run)s and exists (select 1 from before)),
+    calmed as (update queue set tries = 0, reason = '' where run = %(run)s and exists (select 1 from before)),
     told as (select pg_notify(current_schema() || '_queue', ''))"""
-)
+    )
+    + ", (select count(*) from told)"
+)  # what nothing refers to is not done
 _LATE = """insert into late_results (run, key, claim, kind, data, body)
   select %(run)s, u.* from unnest(%(keys)s::text[], %(claims)s::bigint[], %(kinds)s::text[], %(datas)s::text[],
     %(bodies)s::bytea[]) u (key, claim, kind, data, body)
   where not exists (select 1 from late_results l where l.run = %(run)s and l.key = u.key and l.claim = u.claim)"""
-_FIND_LATE = """select kind, claim, data, body, (select max(claim) from events where run = %(run)s and kind = 'effect'
-    and data::json ->> 'key' = %(key)s) from late_results where run = %(run)s and key = %(key)s order by id"""
+_FIND_LATE = """select kind, data, body from late_results where run = %(run)s and key = %(key)s and claim =
+    (select max(claim) from events where run = %(run)s and kind = 'effect'
+      and substring(data from '"key": ?"([^"]*)"') = %(key)s) order by kind limit 1"""
+"""What the last process that began the call wrote: the word of an earlier one says nothing of a call that was made
+again. Functions for JSON would refuse texts with U+0000."""
 
 
 def columns_of(rows: list[RowColumns]) -> dict[str, Any]:
@@ -91,6 +97,8 @@ class PostgresLog:
         """`end` was called and the run's row says so."""
         self._database, self._leases, self._n, self._rows, self._clock = database, leases, n, rows, clock
         self._question = question
+        self._next = rows.seq
+        """The place of the first row in line: `rows` is ahead of the line while it makes some."""
         self._line: list[RowColumns] = []
         self._asked: list[_Asked] = []
         self._is_writing = False
@@ -135,6 +143,10 @@ class PostgresLog:
             await asyncio.sleep(0.02)
 
     @property
+    def is_queued(self) -> bool:
+        return self.claim.is_taken and self.claim.root == self._n
+
+    @property
     def wants_back(self) -> bool:
         return self.claim.is_taken and self._leases.wants_back
 
@@ -151,13 +163,9 @@ class PostgresLog:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             return await (await connection.execute(_FIND_LATE, asked)).fetchall()
 
-        unstarted = None
-        for kind, claim, data, body, last in await self._database.do(work):
-            if kind == "result":
-                return LateResult(codec.decode_record(data), body)
-            if claim == last:  # the last that began it did not get to it
-                unstarted = LateResult()
-        return unstarted
+        for kind, data, body in await self._database.do(work):
+            return LateResult(codec.decode_record(data), body) if kind == "result" else LateResult()
+        return None
 
     # -- on the loop of the database
 
@@ -177,6 +185,7 @@ class PostgresLog:
                 try:
                     await self._send(rows, ending)
                     del self._line[: len(rows)]
+                    self._next += len(rows)
                 except BaseException as why:
                     error = why
                     if ending is not None:
@@ -190,15 +199,15 @@ class PostgresLog:
     async def _send(self, rows: list[RowColumns], ending: dict[str, Any] | None) -> None:
         if self.claim.is_lost:
             await self._fail_taken_over(rows)
-        first = rows[0][0] if rows else self._rows.seq
-        values = {"root": self.claim.root, "claim": self.claim.number, "run": self._n, "first": first}
+        values = {"root": self.claim.root, "claim": self.claim.number, "run": self._n, "first": self._next}
         values |= columns_of(rows) | (ending or {})
         statement = APPEND if ending is None else HAND_BACK if "handed_back" in ending else END
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             return await (await connection.execute(statement, values)).fetchone()
 
-        holds, follows = await self._database.do_here(work, WRITE_SECONDS) or (0, 0)
+        size = sum(len(body) for *_, body, _ in rows if body)
+        holds, follows, *_ = await self._database.do_here(work, WRITE_SECONDS + size / SLOWEST) or (0, 0)
         if not holds:
             self.claim.is_lost = True
             await self._fail_taken_over(rows)

@@ -15,25 +15,27 @@ from plait.core.attachments import with_names
 from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
-from plait.journal.owner import life_of
 from plait.journal.postgres.database import Connection
+from plait.journal.postgres.leases import life_of_holder
 from plait.journal.postgres.log import clean_text
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
 from plait.journal.run_query import RunQuery
 from plait.journal.store import KeptRecord
 
+_DATA = r"regexp_replace(data, '\\u(0000|d[89a-f]..)', '\\ufffd', 'gi')::json"
+"""The functions for JSON refuse texts with U+0000 or half of a surrogate pair, wherever in it they are."""
+_GRADE = f"{_DATA} -> 'grade'"
 _GRADED = "from kept k where r.label <> '' and k.kind = 'result' and k.key = r.label and k.run = r.id"
-_WITH_GRADE = """r.id in (select run from kept where kind = 'result' and key = r.label
-  and data::json -> 'grade' ->> 'mark' = %(grade)s)"""
-_RATED = """(select case k.data::json ->> 'good' when 'true' then 'good' when 'false' then 'bad' end
+_WITH_GRADE = f"""r.id in (select run from kept where kind = 'result' and key = r.label
+  and {_GRADE} ->> 'mark' = %(grade)s)"""
+_RATED = f"""(select case {_DATA} ->> 'good' when 'true' then 'good' when 'false' then 'bad' end
   from kept k where k.kind = 'rating' and k.key = r.id)"""
 RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, r.crc, r.rows, r.question, r.loop,
   r.parent, r.fork_at, r.session, r.root, t.claim, t.lease_until,
   coalesce(t.lease_until < clock_timestamp(), true) as is_over,
   greatest(r.updated, coalesce((select at from events e where e.run = r.n order by seq desc limit 1), 0)) as updated,
-  (select (k.data::json -> 'grade')::text {_GRADED}) as grade,
-  {_RATED} as rating"""
+  (select ({_GRADE})::text {_GRADED}) as grade, {_RATED} as rating"""
 FROM = "from runs r join runs t on t.n = coalesce(r.root, r.n)"
 """A run and the one at the top of its tree, which holds the lease."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -50,7 +52,7 @@ def check_run(row: dict[str, Any], place: str) -> int:
 def read_run(row: dict[str, Any]) -> RunRow:
     """Return a run as listed. The status is "interrupted" if its process died, or its lease ended."""
     status = row["status"]
-    if status == "running" and (not row["owner"] or row["is_over"] or life_of(row["owner"]) == "dead"):
+    if status == "running" and (not row["owner"] or row["is_over"] or life_of_holder(row["owner"]) == "dead"):
         status = "interrupted"
     outcome, grade = row["outcome"], row["grade"]
     return RunRow(

@@ -19,14 +19,17 @@ from plait.journal.store import QueuedRun, QueueLimits
 
 PUT = """, put as (insert into queue (run, name, priority, not_before, agent)
     select n, %(queue)s, %(priority)s, coalesce(to_timestamp(%(at)s), clock_timestamp()), %(agent)s from new),
-  told as (select pg_notify(current_schema() || '_queue', %(queue)s) from new)"""
+  told as (select pg_notify(current_schema() || '_queue', ''), n from new) select n from told"""
+"""Notifies, because its end refers to `told`: what nothing refers to is not done."""
 """Puts the run `new` in a queue."""
 
-_MAY_BEGIN = """q.name = %(queue)s and q.agent = any (%(agents)s) and q.not_before <= clock_timestamp()
+_EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
+  and e.n < r.n and e.status in ('queued', 'running', 'waiting')"""
+"""The turns of its session for which a run waits."""
+_MAY_BEGIN = f"""q.name = %(queue)s and q.agent = any (%(agents)s) and q.not_before <= clock_timestamp()
     and r.status in ('queued', 'running') and coalesce(r.lease_until < clock_timestamp(), true)
     and q.blocked_by <> all (%(versions)s) and q.tries < 10
-    and not exists (select 1 from runs e where r.session <> '' and e.session = r.session and e.parent = ''
-      and e.caller = '' and e.n < r.n and e.status in ('queued', 'running', 'waiting'))"""
+    and not exists (select 1 {_EARLIER})"""
 _ORDER = "q.priority desc, q.not_before, q.run"
 _FREE = f"""select r.n from queue q join runs r on r.n = q.run where {_MAY_BEGIN} order by {_ORDER} limit %(count)s
   for no key update of r skip locked"""
@@ -67,11 +70,14 @@ async def take(
 
 
 async def block(connection: Connection, run: int, claim: int, version: str, reason: str) -> None:
-    """Let go of a run that a version of its agent cannot perform."""
+    """Let go of a run that a version of its agent cannot perform; for "", when its lease has ended."""
+    values = {"n": run, "claim": claim, "version": version, "reason": queries.clean_value(reason)}
     await connection.execute(
-        """with freed as (update runs set owner = '', lease_until = null where n = %s and claim = %s returning n)
-        update queue set blocked_by = %s, reason = %s from freed where run = freed.n""",
-        (run, claim, version, queries.clean_value(reason)),
+        """with freed as (update runs set owner = '', lease_until = case when %(version)s = '' then lease_until end
+          where n = %(n)s and claim = %(claim)s returning n)
+        update queue set blocked_by = coalesce(nullif(%(version)s, ''), blocked_by), reason = %(reason)s
+          from freed where run = freed.n""",
+        values,
     )
 
 
@@ -83,10 +89,13 @@ async def unblock(connection: Connection, run: int) -> None:
 
 async def list_queue(connection: Connection, queue: str | None) -> list[QueuedRun]:
     """Return the runs of a queue, or of all, in their order."""
-    question = """select r.id, q.name, q.agent, case when r.lease_until >= clock_timestamp() then 'running'
+    question = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_timestamp() then 'running'
           when r.status = 'running' then 'interrupted' else r.status end, q.priority,
           extract(epoch from q.not_before)::float8, q.tries,
-          case when q.tries >= 10 then 'ten processes that performed it have died' else q.reason end
+          case when q.reason <> '' then q.reason
+            when q.tries >= 10 then 'ten processes that performed it have died'
+            when r.status = 'queued' then coalesce((select 'waits for the turn before, run ' || e.id || ' (' || e.status
+              || ')' {_EARLIER} order by e.n limit 1), '') else '' end
         from queue q join runs r on r.n = q.run where %s::text is null or q.name = %s
         order by q.name, q.priority desc, q.not_before, q.run"""
     found = await (await connection.execute(question, (queue, queue))).fetchall()

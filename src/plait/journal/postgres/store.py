@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,10 +20,10 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
-from plait.journal.owner import life_of, new_run_id
+from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.postgres import queries, queue, schema
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds, life_of_holder
 from plait.journal.postgres.log import (
     ENDING,
     FENCE,
@@ -74,7 +75,7 @@ START = f"""with fence as materialized (select n from runs where n = %(root)s an
 SUBMIT = (
     _BEGIN.format(fence="with", lease="null")
     .replace("'running'", "'queued'")
-    .replace("\n  select n from new", f"{queue.PUT}\n  select n from new")
+    .replace("\n  select n from new", queue.PUT)
 )
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
@@ -98,6 +99,8 @@ class PostgresStore:
     by default."""
 
     _shared: ClassVar[dict[tuple[str, int], PostgresStore]] = {}
+    _of_process: ClassVar[weakref.WeakValueDictionary[tuple[str, int], PostgresLog]] = weakref.WeakValueDictionary()
+    """The logs by run and claim number: the address of one database can be written in two ways."""
 
     def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
         self._database = Database(address, patience)
@@ -145,12 +148,8 @@ class PostgresStore:
         started = self._clock()
         begun, values = _describe(head, scrubber)
         rows = RowWriter(scrubber, self._clock, begun.crc)
-        values |= columns_of(rows.make_rows(records)) | {
-            "started": started,
-            "owner": owner,
-            "lease": self._leases.seconds,
-        }
-        values |= {"state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
+        values |= columns_of(rows.make_rows(records)) | {"started": started, "owner": owner}
+        values |= {"lease": self._leases.seconds, "state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
         held = above or taken
         values |= {"root": held.root if held else None, "claim": held.number if held else 1}
         values |= {"digests": list(stored), "contents": list(stored.values())}
@@ -165,7 +164,7 @@ class PostgresStore:
                 question = "select n from runs where id = %(id)s and owner = %(owner)s and crc = %(state)s"
                 found = await (await connection.execute(question, values)).fetchone()
             if found is None:
-                if held is not None and not await self._holds(connection, held):
+                if held and await (await connection.execute(FENCE, values)).fetchone() is None:
                     whose = "its parent" if above else "it"
                     raise JournalError(f"Run {head.run} can't begin: another process has taken over {whose}.")
                 hint = "Give the new run another id."
@@ -176,13 +175,9 @@ class PostgresStore:
         claim = held or self._leases.keep(Claim(n, 1, began, self._leases.seconds))
         return self._watch(claim, begun.id, begun.question, n, rows)
 
-    async def _holds(self, connection: Connection, claim: Claim) -> bool:
-        question = "select 1 from runs where n = %s and claim = %s"
-        return await (await connection.execute(question, (claim.root, claim.number))).fetchone() is not None
-
     def _watch(self, claim: Claim, run: str, question: str, n: int, rows: RowWriter) -> PostgresLog:
         log = PostgresLog(self._database, self._leases, claim, run, n, rows, self._clock, question)
-        self._going[run] = log
+        self._going[run] = self._of_process[run, claim.number] = log
         return log
 
     async def claim(
@@ -214,6 +209,8 @@ class PostgresStore:
 
     def _require_claimable(self, found: dict[str, Any], above: Claim | None, force: bool) -> None:
         row, going = queries.read_run(found), self._going.get(found["id"])
+        if going is None and row.owner == owner_of_this_process():
+            going = self._of_process.get((found["id"], found["claim"]))
         is_going = going is not None and not going.has_ended and not going.claim.is_lost
         if found["root"] is not None and above is None:
             hint = "Resume the run at the top, which continues with its child runs."
@@ -221,7 +218,7 @@ class PostgresStore:
                 f"Run {found['id']} is a child of run {row.head.caller and row.head.caller.run}.", hint=hint
             )
         is_free = above is not None or found["is_over"]  # the claim number keeps everybody else out
-        require_claimable(row, "dead" if is_free and not is_going else life_of(row.owner), is_going, force)
+        require_claimable(row, "dead" if is_free and not is_going else life_of_holder(row.owner), is_going, force)
 
     async def _try_claim(
         self,
@@ -238,14 +235,8 @@ class PostgresStore:
         n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
         number = above.number if above else found["claim"] + 1
         rows = RowWriter(scrubber, self._clock, begun, seq, restored.last)
-        values = {
-            "n": n,
-            "run": n,
-            "owner": owner,
-            "now": self._clock(),
-            "claim": number,
-            "lease": self._leases.seconds,
-        }
+        lease = self._leases.seconds
+        values = {"n": n, "run": n, "owner": owner, "now": self._clock(), "claim": number, "lease": lease}
         values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {_LEASE}"
@@ -397,11 +388,8 @@ class PostgresStore:
         made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
         made_ending = rows.make_ending(carried.status, carried.outcome, carried.totals)
         values |= columns_of(made) | {"started": carried.started, "owner": "", "lease": 0, "root": None, "claim": 1}
-        values |= {
-            "digests": list(carried.contents),
-            "contents": list(carried.contents.values()),
-            "state": made_ending[-1],
-        }
+        contents = carried.contents
+        values |= {"digests": list(contents), "contents": list(contents.values()), "state": made_ending[-1]}
         (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
         ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
         await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
@@ -495,17 +483,14 @@ class PostgresStore:
                 self._taken[each["id"]] = self._leases.keep(claim)
             return found
 
-        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS, retry=False)]
+        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS)]
 
     async def block(self, run: str, version: str, reason: str) -> None:
         held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
         if held:
             self._leases.let_go(held)
-            claim = held
-            await self._database.do(
-                lambda connection: queue.block(connection, claim.root, claim.number, version, reason),
-                seconds=WRITE_SECONDS,
-            )
+            work = partial(queue.block, run=held.root, claim=held.number, version=version, reason=reason)
+            await self._database.do(work, seconds=WRITE_SECONDS)
 
     async def unblock(self, run: str) -> None:
         found = await self._find(run)
@@ -547,7 +532,7 @@ class PostgresStore:
     # -- the whole store
 
     async def is_holder_gone(self, owner: str) -> bool | None:
-        return {"dead": True, "alive": False}.get(life_of(owner))
+        return {"dead": True, "alive": False}.get(life_of_holder(owner))
 
     async def check(self) -> list[str]:
         async def list_ids(connection: Connection) -> list[dict[str, Any]]:

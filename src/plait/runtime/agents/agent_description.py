@@ -17,6 +17,7 @@ from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
+from plait.journal.store import without_password
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.recorded import recorded_model
@@ -139,6 +140,7 @@ def changed_fields(agent: AgentFields[Any, Any]) -> dict[str, str]:
         value = getattr(agent, each.name)
         if each.name not in ("loop", "model", "models", "tools", "hooks") and value != each.default:
             shown = str(value) if isinstance(value, Path) else value
+            shown = without_password(value) if each.name == "journal" and isinstance(value, str) else shown
             found[each.name] = name_value(value) if callable(value) else repr_short(shown, 200)
     return found
 
