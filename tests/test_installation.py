@@ -77,7 +77,19 @@ def test_the_command_fits_how_plait_was_installed(
 
 def test_extras_are_those_of_the_package_with_what_they_miss() -> None:
     extras = {extra.name: extra.missing for extra in installation.list_extras()}
-    assert list(extras) == ["local", "search", "code", "images", "pdf", "mcp", "otel", "server", "report", "ray"]
+    assert list(extras) == [
+        "local",
+        "search",
+        "code",
+        "images",
+        "pdf",
+        "mcp",
+        "otel",
+        "server",
+        "postgres",
+        "report",
+        "ray",
+    ]
     assert not any(extras.values())
 
 

@@ -23,7 +23,7 @@ from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal, QueueLimits
-from plait.workers import Worker, version_of
+from plait.workers import QueueWorker, version_of
 from postgres_server import shared_server
 
 ME = owner_of_this_process()
@@ -48,7 +48,7 @@ async def store(address: str) -> AsyncIterator[PostgresStore]:
     await made.close()
 
 
-async def work_until(worker: Worker, done: Callable[[], Any]) -> None:
+async def work_until(worker: QueueWorker, done: Callable[[], Any]) -> None:
     """Let a worker work until something holds, for at most 20 seconds."""
     working = asyncio.ensure_future(worker.work())
     for _ in range(400):
@@ -116,7 +116,7 @@ async def test_the_turns_of_a_session_see_those_before(address: str, store: Post
     async def done() -> bool:
         return [row.status for row in await store.list_runs()] == ["answered"] * 3
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     turns = await store.list_turns("trip")
     assert [each.question for each in turns] == ["turn 0", "turn 1", "turn 2"]
     sizes = [int(each.answer or 0) for each in turns]
@@ -137,7 +137,7 @@ async def test_a_submitted_run_is_performed_with_its_words_and_files(address: st
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     row = await store.find_run(run)
     assert row.status == "answered" and row.head.user == "ada" and row.head.tags == ("x",)
     assert row.head.metadata == {"k": 1} and row.head.label == "mine" and await store.list_queue() == []
@@ -151,7 +151,7 @@ async def test_a_run_that_this_version_cannot_perform_is_left_with_the_reason(
 ) -> None:
     broken = make_agent(address, model="openai:no-such-model")
     run = await make_agent(address).asubmit("q")
-    worker = Worker({"a": broken}, store)
+    worker = QueueWorker({"a": broken}, store)
 
     async def blocked() -> bool:
         return any(each.reason for each in await store.list_queue())
@@ -164,16 +164,16 @@ async def test_a_run_that_this_version_cannot_perform_is_left_with_the_reason(
         await asyncio.sleep(1.5)
         return True
 
-    await work_until(Worker({"a": broken}, store), nothing)
+    await work_until(QueueWorker({"a": broken}, store), nothing)
     assert (await store.list_queue())[0].tries == 1  # the same version does not take it again
     await store.unblock(run)
-    await work_until(Worker({"a": broken}, store), blocked)
+    await work_until(QueueWorker({"a": broken}, store), blocked)
     assert (await store.list_queue())[0].tries == 1
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": make_agent(address)}, store), done)
+    await work_until(QueueWorker({"a": make_agent(address)}, store), done)
     assert (await store.find_run(run)).status == "answered"
 
 
@@ -211,7 +211,7 @@ async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(addr
     replies = [{"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(4)]
     agent = make_agent(address, tools=[pay], model=plait.Scripted([*replies, {"answer": "done"}]))
     run = await agent.asubmit("q")
-    worker = Worker({"a": agent}, store)
+    worker = QueueWorker({"a": agent}, store)
     working = asyncio.ensure_future(worker.work())
     await first.wait()
     worker.drain()
@@ -222,7 +222,7 @@ async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(addr
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     assert paid == [0, 1, 2, 3] and (await store.find_run(run)).status == "answered"
     assert agent.replay(run).whole
 
@@ -240,7 +240,7 @@ async def test_a_run_whose_tool_is_gone_stays_in_the_queue_for_a_version_that_ha
     replies = [{"calls": [{"name": "pay", "input": {"n": 1}}]}, {"answer": "done"}]
     agent = make_agent(address, tools=[pay], model=plait.Scripted(replies, delay=0.2))
     run = await agent.asubmit("q")
-    worker = Worker({"a": agent}, store)
+    worker = QueueWorker({"a": agent}, store)
     working = asyncio.ensure_future(worker.work())
     await paying.wait()
     worker.drain()
@@ -249,13 +249,13 @@ async def test_a_run_whose_tool_is_gone_stays_in_the_queue_for_a_version_that_ha
     async def blocked() -> bool:
         return any(each.reason for each in await store.list_queue())
 
-    await work_until(Worker({"a": make_agent(address)}, store), blocked)
+    await work_until(QueueWorker({"a": make_agent(address)}, store), blocked)
     assert "differs from its record" in (await store.list_queue())[0].reason
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     assert (await store.find_run(run)).status == "answered" and await store.check() == []
 
 
@@ -271,13 +271,13 @@ async def test_a_worker_leaves_what_it_could_not_begin_to_others(address: str) -
         return any("letter.txt" in each.reason for each in await store.list_queue())
 
     await change("alter table contents rename to elsewhere; create table contents (digest text, body bytea)")
-    await work_until(Worker({"a": make_agent(address)}, store), tried)
+    await work_until(QueueWorker({"a": make_agent(address)}, store), tried)
     await change("drop table contents; alter table elsewhere rename to contents")
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": make_agent(address)}, store), done)
+    await work_until(QueueWorker({"a": make_agent(address)}, store), done)
     assert (await store.find_run(run)).status == "answered"
     await store.close()
 
@@ -306,14 +306,14 @@ async def test_a_worker_goes_on_with_its_own_runs_when_the_journal_failed_meanwh
         return any(each.reason for each in await store.list_queue())
 
     monkeypatch.setattr(PostgresLog, "_send", fail)
-    await work_until(Worker({"a": agent}, store), left)
+    await work_until(QueueWorker({"a": agent}, store), left)
     assert (await store.list_queue())[0].reason == "The journal is away."
     monkeypatch.setattr(PostgresLog, "_send", real)
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     assert (await store.find_run(run)).status == "answered" and paid == [0, 1]
     await store.close()
 
@@ -336,7 +336,7 @@ async def test_child_runs_that_were_handed_back_go_on_in_the_same_process_too(
     tool = child.as_tool("child", "Pays.")
     agent = make_agent(address, tools=[tool], model=plait.Scripted([ask, {"answer": "done"}]))
     run = await agent.asubmit("q")
-    worker = Worker({"a": agent}, store)
+    worker = QueueWorker({"a": agent}, store)
     working = asyncio.ensure_future(worker.work())
     await paying.wait()
     worker.drain()
@@ -346,7 +346,7 @@ async def test_child_runs_that_were_handed_back_go_on_in_the_same_process_too(
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
-    await work_until(Worker({"a": agent}, store), done)
+    await work_until(QueueWorker({"a": agent}, store), done)
     assert (await store.find_run(run)).status == "answered" and paid == [0, 1, 2]
 
 

@@ -38,7 +38,7 @@ POLL = 1.0
 gone."""
 
 
-class Worker:
+class QueueWorker:
     """Takes runs of `agents` (by name) from a queue of their journal, at most `concurrency` at once."""
 
     def __init__(

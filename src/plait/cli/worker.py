@@ -51,7 +51,7 @@ def worker(
     journal: str | None,
 ) -> None:
     """Take runs from a queue and perform them."""
-    from plait.workers import Worker
+    from plait.workers import QueueWorker
 
     config = load()
     found = [find_agent(word) for word in words or config.agents]
@@ -63,8 +63,8 @@ def worker(
     places = {str(agent._parts.require_store().place) for agent in agents.values()}
     if len(places) > 1:
         raise ConfigError(f"The agents have different journals: {', '.join(sorted(places))}.", hint="Give --journal.")
-    store = require_queue(next(iter(agents.values()))._parts.require_store())  # Worker says it if there are none
-    made = Worker(agents, store, queue, concurrency, QueueLimits(limit, user_limit))
+    store = require_queue(next(iter(agents.values()))._parts.require_store())  # QueueWorker says it if there are none
+    made = QueueWorker(agents, store, queue, concurrency, QueueLimits(limit, user_limit))
 
     async def work() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -285,6 +285,13 @@ def clean_text(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+def clean_value(value: Any) -> Any:
+    """Return a text, or the texts in a list, as PostgreSQL can hold them."""
+    if isinstance(value, list):
+        return [clean_value(each) for each in value]
+    return clean_text(value) if isinstance(value, str) else value
+
+
 def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
     if future.done():  # cancelled meanwhile
         return

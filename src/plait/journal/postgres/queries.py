@@ -17,7 +17,7 @@ from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.postgres.database import Connection
 from plait.journal.postgres.leases import life_of_holder
-from plait.journal.postgres.log import clean_text
+from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
 from plait.journal.run_query import RunQuery
@@ -148,13 +148,6 @@ def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
     if query.is_open:
         texts.append("(r.outcome is null or r.has_doubts)")
     return " and ".join(texts) or "true", {name: value for name, (_, value) in where.items()}
-
-
-def clean_value(value: Any) -> Any:
-    """Return a text, or the texts in a list, as PostgreSQL can hold them."""
-    if isinstance(value, list):
-        return [clean_value(each) for each in value]
-    return clean_text(value) if isinstance(value, str) else value
 
 
 async def find_run(connection: Connection, prefix: str, place: str) -> dict[str, Any]:

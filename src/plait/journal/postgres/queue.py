@@ -10,18 +10,26 @@ cancelled. That is the state of rows: no lock is held while a run goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from plait.journal.postgres import queries
-from plait.journal.postgres.database import Connection
-from plait.journal.store import QueuedRun, QueueLimits
+from msgspec import structs
 
-PUT = """, put as (insert into queue (run, name, priority, not_before, agent)
-    select n, %(queue)s, %(priority)s, coalesce(to_timestamp(%(at)s), clock_timestamp()), %(agent)s from new),
-  told as (select pg_notify(current_schema() || '_queue', ''), n from new) select n from told"""
-"""Notifies, because its end refers to `told`: what nothing refers to is not done."""
-"""Puts the run `new` in a queue."""
+from plait.core.errors import JournalError
+from plait.core.secrets import Scrubber
+from plait.journal import codec, redaction
+from plait.journal.owner import new_run_id
+from plait.journal.postgres import queries
+from plait.journal.postgres.begin import SUBMIT, describe
+from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
+from plait.journal.records import RunHead, RunRow
+from plait.journal.row_codec import crc_of_state
+from plait.journal.schedules import Schedule, next_time
+from plait.journal.store import QueuedRun, QueueLimits
 
 _EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
   and e.n < r.n and e.status in ('queued', 'running', 'waiting')"""
@@ -47,56 +55,170 @@ _TAKE = """with c as materialized ({chosen}),
   tried as (update queue set tries = tries + 1 where run in (select n from c))
   update runs r set owner = %(owner)s, claim = r.claim + 1, lease_until = clock_timestamp() + %(lease)s * interval '1 s'
   from c where r.n = c.n returning r.n, r.claim"""
+_BLOCK = """with freed as (update runs set owner = '', lease_until = case when %(version)s = '' then lease_until end
+    where n = %(n)s and claim = %(claim)s returning n)
+  update queue set blocked_by = coalesce(nullif(%(version)s, ''), blocked_by), reason = %(reason)s
+    from freed where run = freed.n"""
+"""Lets go of a run that a version of its agent cannot perform; for "", when its lease has ended."""
+_LIST = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_timestamp() then 'running'
+    when r.status = 'running' then 'interrupted' else r.status end, q.priority,
+    extract(epoch from q.not_before)::float8, q.tries,
+    case when q.reason <> '' then q.reason
+      when q.tries >= 10 then 'ten processes that performed it have died'
+      when r.status = 'queued' then coalesce((select 'waits for the turn before, run ' || e.id || ' (' || e.status
+        || ')' {_EARLIER} order by e.n limit 1), '') else '' end
+  from queue q join runs r on r.n = q.run where %s::text is null or q.name = %s
+  order by q.name, q.priority desc, q.not_before, q.run"""
+ANY_NUMBER = QueueLimits()
 
 
-async def take(
-    connection: Connection,
-    queue: str,
-    agents: Mapping[str, str],
-    owner: str,
-    count: int,
-    lease: float,
-    limits: QueueLimits,
-) -> dict[int, int]:
-    """Claim up to `count` runs. Returns the numbers of the claims by those of the runs."""
-    values: dict[str, Any] = {"queue": queue, "agents": list(agents), "versions": [v for v in agents.values() if v]}
-    values |= {"owner": owner, "count": count, "lease": lease, "runs": limits.runs, "of_user": limits.of_user}
-    if limits == QueueLimits():
-        return dict(await (await connection.execute(_TAKE.format(chosen=_FREE), values)).fetchall())
-    async with connection.transaction():
-        await connection.execute("insert into queue_gates values (%s) on conflict do nothing", (queue,))
-        await connection.execute("select 1 from queue_gates where name = %s for update", (queue,))
-        return dict(await (await connection.execute(_TAKE.format(chosen=_WITHIN), values)).fetchall())
+class PostgresQueue:
+    """The part of a store in PostgreSQL that is its queue."""
 
+    def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
+        self._database = Database(address, patience)
+        self._leases = LeaseKeeper(self._database.conninfo, lease_seconds() if lease is None else lease)
+        self._clock: Callable[[], float] = self._database.now
+        self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
+        """The logs of this process by run: one that was left behind here may be claimed here."""
+        self._taken: dict[str, Claim] = {}
+        """The claims to runs that were taken from a queue and have not begun."""
 
-async def block(connection: Connection, run: int, claim: int, version: str, reason: str) -> None:
-    """Let go of a run that a version of its agent cannot perform; for "", when its lease has ended."""
-    values = {"n": run, "claim": claim, "version": version, "reason": queries.clean_value(reason)}
-    await connection.execute(
-        """with freed as (update runs set owner = '', lease_until = case when %(version)s = '' then lease_until end
-          where n = %(n)s and claim = %(claim)s returning n)
-        update queue set blocked_by = coalesce(nullif(%(version)s, ''), blocked_by), reason = %(reason)s
-          from freed where run = freed.n""",
-        values,
-    )
+    @property
+    def place(self) -> str:
+        return self._database.place
 
+    async def submit(
+        self,
+        head: RunHead,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        scrubber = redaction.scrubber(secrets)
+        texts = {each.digest for each in head.files if each.kind == "text"}
+        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
+        values = self._describe_queued(head, scrubber, queue, priority, at)
+        values |= {"digests": list(stored), "contents": list(stored.values())}
+        tries = 0
 
-async def unblock(connection: Connection, run: int) -> None:
-    """Let every worker take a run again that could not be performed."""
-    await connection.execute("update queue set blocked_by = '', reason = '', tries = 0 where run = %s", (run,))
-    await connection.execute("select pg_notify(current_schema() || '_queue', '')")
+        async def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            if await (await connection.execute(SUBMIT, values)).fetchone() is None and tries == 1:
+                hint = "Give the new run another id."
+                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
 
+        await self._database.do(work, seconds=WRITE_SECONDS)
 
-async def list_queue(connection: Connection, queue: str | None) -> list[QueuedRun]:
-    """Return the runs of a queue, or of all, in their order."""
-    question = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_timestamp() then 'running'
-          when r.status = 'running' then 'interrupted' else r.status end, q.priority,
-          extract(epoch from q.not_before)::float8, q.tries,
-          case when q.reason <> '' then q.reason
-            when q.tries >= 10 then 'ten processes that performed it have died'
-            when r.status = 'queued' then coalesce((select 'waits for the turn before, run ' || e.id || ' (' || e.status
-              || ')' {_EARLIER} order by e.n limit 1), '') else '' end
-        from queue q join runs r on r.n = q.run where %s::text is null or q.name = %s
-        order by q.name, q.priority desc, q.not_before, q.run"""
-    found = await (await connection.execute(question, (queue, queue))).fetchall()
-    return [QueuedRun(*each) for each in found]
+    def _describe_queued(
+        self, head: RunHead, scrubber: Scrubber, queue: str, priority: int, at: float | None
+    ) -> dict[str, Any]:
+        """Return the values of `SUBMIT` for a run without files."""
+        begun, values = describe(head, scrubber)
+        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
+        values |= {"owner": "", "root": None, "claim": 0, "digests": [], "contents": []}
+        return values | {"state": crc_of_state(begun.crc, "queued", "", None, None, "{}")}
+
+    async def add_schedule(
+        self, head: RunHead, every: str, zone: str, *, queue: str = "default", priority: int = 0
+    ) -> None:
+        text = redaction.scrubber(())(codec.encode(head)).decode()
+        values = (head.run, text, queue, priority, every, zone, next_time(every, zone, self._clock()))
+        await self._execute("insert into schedules values (%s, %s, %s, %s, %s, %s, %s) on conflict do nothing", values)
+
+    async def list_schedules(self) -> list[Schedule]:
+        question = "select name, head, queue, every, zone, next from schedules order by next"
+        found = await self._database.do(lambda connection: queries.fetch(connection, question))
+        heads = [codec.decode_head(each.pop("head")) for each in found]
+        return [
+            Schedule(agent=head.agent, question=head.question, **each) for head, each in zip(heads, found, strict=True)
+        ]
+
+    async def remove_schedule(self, name: str) -> None:
+        await self._execute("delete from schedules where name = %s", (clean_text(name),))
+
+    async def start_due(self) -> int:
+        async def work(connection: Connection) -> int:
+            now = self._clock()
+            async with connection.transaction():
+                question = "select * from schedules where next <= %s order by next limit 20 for update skip locked"
+                due = await queries.fetch(connection, question, (now,))
+                for each in due:
+                    head = codec.decode_head(each["head"])
+                    head = structs.replace(head, run=new_run_id(), label=head.label or f"every:{each['name']}")
+                    values = self._describe_queued(
+                        head, redaction.scrubber(()), each["queue"], each["priority"], each["next"]
+                    )
+                    await connection.execute(SUBMIT, values)
+                    after = (next_time(each["every"], each["zone"], now), each["name"])
+                    await connection.execute("update schedules set next = %s where name = %s", after)
+                return len(due)
+
+        return await self._database.do(work, seconds=WRITE_SECONDS)
+
+    async def take(
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
+    ) -> list[RunRow]:
+        began, seconds = boot_time(), self._leases.seconds
+
+        values: dict[str, Any] = {"queue": queue_name, "agents": list(agents), "owner": owner, "lease": seconds}
+        values |= {"versions": [each for each in agents.values() if each], "count": count}
+        values |= {"runs": limits.runs, "of_user": limits.of_user}
+
+        async def claim_some(connection: Connection) -> dict[int, int]:
+            if limits == ANY_NUMBER:
+                return dict(await (await connection.execute(_TAKE.format(chosen=_FREE), values)).fetchall())
+            async with connection.transaction():
+                await connection.execute("insert into queue_gates values (%s) on conflict do nothing", (queue_name,))
+                await connection.execute("select 1 from queue_gates where name = %s for update", (queue_name,))
+                return dict(await (await connection.execute(_TAKE.format(chosen=_WITHIN), values)).fetchall())
+
+        async def work(connection: Connection) -> list[dict[str, Any]]:
+            claims = await claim_some(connection)
+            found = await queries.fetch(
+                connection, f"select {queries.RUN} {queries.FROM} where r.n = any (%s) order by r.n", [list(claims)]
+            )
+            for each in found:
+                claim = Claim(each["n"], claims[each["n"]], began, seconds, is_taken=True)
+                self._taken[each["id"]] = self._leases.keep(claim)
+            return found
+
+        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS)]
+
+    async def block(self, run: str, version: str, reason: str) -> None:
+        held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
+        if held:
+            self._leases.let_go(held)
+            values = {"n": held.root, "claim": held.number, "version": version, "reason": clean_value(reason)}
+            await self._execute(_BLOCK, values)
+
+    async def unblock(self, run: str) -> None:
+        n = (await self._find(run))["n"]
+        await self._execute("update queue set blocked_by = '', reason = '', tries = 0 where run = %s", (n,))
+        await self._execute("select pg_notify(current_schema() || '_queue', '')", ())
+
+    def call_back(self, wanted: bool = True) -> None:
+        self._leases.wants_back = wanted
+
+    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+        async def work(connection: Connection) -> list[QueuedRun]:
+            found = await (await connection.execute(_LIST, (queue_name, queue_name))).fetchall()
+            return [QueuedRun(*each) for each in found]
+
+        return await self._database.do(work)
+
+    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
+        await self._database.wait_for("queue", seconds)
+
+    async def _find(self, prefix: str, *, check: bool = True) -> dict[str, Any]:
+        return await self._database.do(lambda connection: queries.find_run(connection, prefix, self.place))
+
+    async def _execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(statement, values)
+
+        await self._database.do(work, seconds=WRITE_SECONDS)

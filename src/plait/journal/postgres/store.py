@@ -8,75 +8,44 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
-
-from msgspec import structs
 
 from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable
-from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.postgres import queries, queue, schema
-from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds, life_of_holder
+from plait.journal.owner import owner_of_this_process
+from plait.journal.postgres import queries, schema
+from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, LEASE, START, describe
+from plait.journal.postgres.database import WRITE_SECONDS, Connection
+from plait.journal.postgres.leases import Claim, boot_time, life_of_holder
 from plait.journal.postgres.log import (
     ENDING,
     FENCE,
     INSERT_ROWS,
     PostgresLog,
     clean_text,
+    clean_value,
     columns_of,
     describe_ending,
-    words_of,
 )
+from plait.journal.postgres.queue import PostgresQueue
 from plait.journal.records import Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
-    BegunRun,
     Bodies,
     RowReader,
     RowWriter,
     crc_of_state,
     damaged_rows,
-    describe_run,
     read_time,
 )
 from plait.journal.run_query import ALL, RunQuery
-from plait.journal.schedules import Schedule, next_time
-from plait.journal.store import ENDED, CarriedRun, KeptRecord, QueuedRun, QueueLimits, RecordAndBody, StoreInfo
+from plait.journal.store import ENDED, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
 
-_BEGUN = (*BegunRun._fields[:9], "for_user", *BegunRun._fields[10:])
-"""The columns of a run that never change: `user` is a word of SQL."""
-_BEGIN = f"""{{fence}} new as (insert into runs ({", ".join(_BEGUN)}, models, words, status, started, updated, crc,
-    owner, root, claim, lease_until) select {", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s,
-    'running', %(started)s, %(started)s, %(state)s, %(owner)s, %(root)s, %(claim)s, {{lease}}
-    on conflict (id) do nothing returning n),
-  written as ({INSERT_ROWS.format(run="new.n", source="new")}),
-  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
-    on conflict do nothing)
-  select n from new"""
-_LEASE = "clock_timestamp() + %(lease)s * interval '1 s'"
-BEGIN = _BEGIN.format(fence="with", lease=_LEASE)
-BEGIN_CHILD = _BEGIN.format(fence=f"with fence as materialized ({FENCE}),", lease="null from fence")
-START = f"""with fence as materialized (select n from runs where n = %(root)s and claim = %(claim)s for no key update),
-  new as (update runs set ({", ".join(_BEGUN)}, models, words, status, started, updated, crc, owner, lease_until) =
-    ({", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s, 'running', %(started)s, %(started)s,
-    %(state)s, %(owner)s, {_LEASE}) where n in (select n from fence) returning n),
-  written as ({INSERT_ROWS.format(run="new.n", source="new")}),
-  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
-    on conflict do nothing)
-  select n from new"""
-"""Begins a run that was taken from a queue."""
-SUBMIT = (
-    _BEGIN.format(fence="with", lease="null")
-    .replace("'running'", "'queued'")
-    .replace("\n  select n from new", queue.PUT)
-)
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
 _ROWS = """select seq, at, kind, data, base, head, tail, packed, body, crc from events where run = %s and seq > %s
@@ -86,30 +55,20 @@ _RESTORED = (
     "After this run was last written, the database came back from a backup, or another server took its place: what the "
     "run did last may not be on its record."
 )
-ANY_NUMBER = QueueLimits()
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
 
-class PostgresStore:
+class PostgresStore(PostgresQueue):
     """A `Store` in a PostgreSQL database. Making one opens nothing; the tables are made by the first use.
 
     `address` is a connection string of libpq. `patience`: for how many seconds a database that is away is waited for,
-    PLAIT_BUSY_SECONDS (30) by default. `lease`: seconds that a run is held without a renewal, PLAIT_LEASE_SECONDS (20)
+    PLAIT_BUSY_SECONDS (30) by default. `lease`: seconds that a run is held without a renewal, PLAITLEASE_SECONDS (20)
     by default."""
 
     _shared: ClassVar[dict[tuple[str, int], PostgresStore]] = {}
     _of_process: ClassVar[weakref.WeakValueDictionary[tuple[str, int], PostgresLog]] = weakref.WeakValueDictionary()
     """The logs by run and claim number: the address of one database can be written in two ways."""
-
-    def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
-        self._database = Database(address, patience)
-        self._leases = LeaseKeeper(self._database.conninfo, lease_seconds() if lease is None else lease)
-        self._clock: Callable[[], float] = self._database.now
-        self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
-        """The logs of this process by run: one that was left behind here may be claimed here."""
-        self._taken: dict[str, Claim] = {}
-        """The claims to runs that were taken from a queue and have not begun."""
 
     @classmethod
     def at(cls, address: str) -> PostgresStore:
@@ -120,10 +79,6 @@ class PostgresStore:
             found = cls._shared.setdefault((made.place, pid), made)
             cls._shared[address, pid] = found
         return found
-
-    @property
-    def place(self) -> str:
-        return self._database.place
 
     async def close(self) -> None:
         await self._database.close()
@@ -146,7 +101,7 @@ class PostgresStore:
         above = parent.claim if parent is not None and not parent.has_ended else None
         taken = self._taken.pop(head.run, None)
         started = self._clock()
-        begun, values = _describe(head, scrubber)
+        begun, values = describe(head, scrubber)
         rows = RowWriter(scrubber, self._clock, begun.crc)
         values |= columns_of(rows.make_rows(records)) | {"started": started, "owner": owner}
         values |= {"lease": self._leases.seconds, "state": crc_of_state(begun.crc, "running", "", None, None, "{}")}
@@ -239,7 +194,7 @@ class PostgresStore:
         values = {"n": n, "run": n, "owner": owner, "now": self._clock(), "claim": number, "lease": lease}
         values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
-        hold = "" if above else f", claim = %(claim)s, lease_until = {_LEASE}"
+        hold = "" if above else f", claim = %(claim)s, lease_until = {LEASE}"
 
         async def work(connection: Connection) -> bool:
             async with connection.transaction():
@@ -306,9 +261,6 @@ class PostgresStore:
         return await self._database.do(lambda connection: queries.read_contents(connection, wanted, self.place))
 
     # -- the index of all runs
-
-    async def _find(self, prefix: str, *, check: bool = True) -> dict[str, Any]:
-        return await self._database.do(lambda connection: queries.find_run(connection, prefix, self.place))
 
     async def find_run(self, prefix: str) -> RunRow:
         return queries.read_run(await self._find(prefix))
@@ -382,7 +334,7 @@ class PostgresStore:
             return False
 
     async def _add(self, connection: Connection, carried: CarriedRun, head: RunHead) -> None:
-        begun, values = _describe(head, redaction.scrubber(()))
+        begun, values = describe(head, redaction.scrubber(()))
         times = iter([at for at, *_ in carried.rows])
         rows = RowWriter(redaction.scrubber(()), lambda: next(times), begun.crc)
         made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
@@ -394,121 +346,10 @@ class PostgresStore:
         ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
         await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
 
-    # -- the queue
-
-    async def submit(
-        self,
-        head: RunHead,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        at: float | None = None,
-        secrets: Iterable[str] = (),
-        contents: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> None:
-        scrubber = redaction.scrubber(secrets)
-        texts = {each.digest for each in head.files if each.kind == "text"}
-        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
-        values = self._describe_queued(head, scrubber, queue, priority, at)
-        values |= {"digests": list(stored), "contents": list(stored.values())}
-        tries = 0
-
-        async def work(connection: Connection) -> None:
-            nonlocal tries
-            tries += 1
-            if await (await connection.execute(SUBMIT, values)).fetchone() is None and tries == 1:
-                hint = "Give the new run another id."
-                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
-
-        await self._database.do(work, seconds=WRITE_SECONDS)
-
-    def _describe_queued(
-        self, head: RunHead, scrubber: Scrubber, queue: str, priority: int, at: float | None
-    ) -> dict[str, Any]:
-        """Return the values of `SUBMIT` for a run without files."""
-        begun, values = _describe(head, scrubber)
-        values |= columns_of([]) | {"queue": queue, "priority": priority, "at": at, "started": self._clock()}
-        values |= {"owner": "", "root": None, "claim": 0, "digests": [], "contents": []}
-        return values | {"state": crc_of_state(begun.crc, "queued", "", None, None, "{}")}
-
-    async def add_schedule(
-        self, head: RunHead, every: str, zone: str, *, queue: str = "default", priority: int = 0
-    ) -> None:
-        text = redaction.scrubber(())(codec.encode(head)).decode()
-        values = (head.run, text, queue, priority, every, zone, next_time(every, zone, self._clock()))
-        await self._execute("insert into schedules values (%s, %s, %s, %s, %s, %s, %s) on conflict do nothing", values)
-
-    async def list_schedules(self) -> list[Schedule]:
-        question = "select name, head, queue, every, zone, next from schedules order by next"
-        found = await self._database.do(lambda connection: queries.fetch(connection, question))
-        heads = [codec.decode_head(each.pop("head")) for each in found]
-        return [
-            Schedule(agent=head.agent, question=head.question, **each) for head, each in zip(heads, found, strict=True)
-        ]
-
-    async def remove_schedule(self, name: str) -> None:
-        await self._execute("delete from schedules where name = %s", (clean_text(name),))
-
-    async def start_due(self) -> int:
-        async def work(connection: Connection) -> int:
-            now = self._clock()
-            async with connection.transaction():
-                question = "select * from schedules where next <= %s order by next limit 20 for update skip locked"
-                due = await queries.fetch(connection, question, (now,))
-                for each in due:
-                    head = codec.decode_head(each["head"])
-                    head = structs.replace(head, run=new_run_id(), label=head.label or f"every:{each['name']}")
-                    values = self._describe_queued(
-                        head, redaction.scrubber(()), each["queue"], each["priority"], each["next"]
-                    )
-                    await connection.execute(SUBMIT, values)
-                    after = (next_time(each["every"], each["zone"], now), each["name"])
-                    await connection.execute("update schedules set next = %s where name = %s", after)
-                return len(due)
-
-        return await self._database.do(work, seconds=WRITE_SECONDS)
-
-    async def take(
-        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
-    ) -> list[RunRow]:
-        began, seconds = boot_time(), self._leases.seconds
-
-        async def work(connection: Connection) -> list[dict[str, Any]]:
-            claims = await queue.take(connection, queue_name, agents, owner, count, seconds, limits)
-            found = await queries.fetch(
-                connection, f"select {queries.RUN} {queries.FROM} where r.n = any (%s) order by r.n", [list(claims)]
-            )
-            for each in found:
-                claim = Claim(each["n"], claims[each["n"]], began, seconds, is_taken=True)
-                self._taken[each["id"]] = self._leases.keep(claim)
-            return found
-
-        return [queries.read_run(each) for each in await self._database.do(work, seconds=WRITE_SECONDS)]
-
-    async def block(self, run: str, version: str, reason: str) -> None:
-        held = self._taken.pop(run, None) or ((log := self._going.get(run)) and log.claim)
-        if held:
-            self._leases.let_go(held)
-            work = partial(queue.block, run=held.root, claim=held.number, version=version, reason=reason)
-            await self._database.do(work, seconds=WRITE_SECONDS)
-
-    async def unblock(self, run: str) -> None:
-        found = await self._find(run)
-        await self._database.do(lambda connection: queue.unblock(connection, found["n"]), seconds=WRITE_SECONDS)
-
-    def call_back(self, wanted: bool = True) -> None:
-        self._leases.wants_back = wanted
-
-    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
-        return await self._database.do(lambda connection: queue.list_queue(connection, queue_name))
-
-    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
-        await self._database.wait_for("queue", seconds)
-
     # -- what is kept about runs
 
     async def keep(self, kind: str, key: str, run: str, data: bytes, *, replace: bool = True) -> None:
-        values = tuple(queries.clean_value(each) for each in (kind, key, run, self._clock(), data.decode()))
+        values = tuple(clean_value(each) for each in (kind, key, run, self._clock(), data.decode()))
         changes = "update set run = excluded.run, at = excluded.at, data = excluded.data" if replace else "nothing"
         new = "insert into kept (kind, key, run, at, data) values (%s, %s, %s, %s, %s)"
         await self._execute(f"{new} on conflict (kind, key) do {changes}", values)
@@ -522,12 +363,6 @@ class PostgresStore:
         await self._execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
         if labels:
             await self._execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
-
-    async def _execute(self, statement: str, values: Sequence[Any]) -> None:
-        async def work(connection: Connection) -> None:
-            await connection.execute(statement, values)
-
-        await self._database.do(work, seconds=WRITE_SECONDS)
 
     # -- the whole store
 
@@ -577,14 +412,3 @@ class PostgresStore:
 
 class _Differs(Exception):
     """Another run has the id of one that is carried over."""
-
-
-def _describe(head: RunHead, scrubber: Scrubber) -> tuple[BegunRun, dict[str, Any]]:
-    """Return the columns of a run that begins as PostgreSQL can hold them, and the values of `BEGIN` that they give."""
-    described = describe_run(head, scrubber)._asdict()
-    begun = BegunRun(**{name: queries.clean_value(value) for name, value in described.items()})
-    specs = [str(model.get("spec", "")) for model in head.models.values()]
-    models = codec.decode_plain(scrubber(codec.encode(specs)).decode())
-    values = dict(zip(_BEGUN, begun, strict=True))
-    values |= {"tags": codec.decode_plain(begun.tags), "models": sorted(set(models))}
-    return begun, values | {"words": words_of(begun.question, None)}
