@@ -264,7 +264,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     @property
     def has_begun(self) -> bool:
         """Return whether the run has begun: of one that waits in a queue, the journal has only who asks what."""
-        return bool(self.models)
+        return bool(self.plait)
 
     @property
     def files(self) -> tuple[Attachment, ...]:
