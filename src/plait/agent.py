@@ -439,7 +439,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         """Return the agent that goes on with a recorded run, the store, and the run."""
         store = self._parts.require_store()
         row = await store.find_run(id_of_run(run))
-        if not row.head.has_begun:
+        if row.status == "queued" and not row.head.has_begun:
             hint = f"A worker with the agent {row.head.agent} begins it (plait worker)."
             raise ConfigError(f"Run {row.head.run} waits in a queue and has not begun.", hint=hint)
         return self._with_loop_of(row.head), store, row
