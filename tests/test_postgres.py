@@ -189,25 +189,30 @@ async def test_many_appends_of_children_do_not_hold_up_renewals(stores: Any) -> 
 async def test_a_statement_whose_answer_was_lost_is_sent_again_and_stands_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, real, lose = PostgresStore(address, patience=5), database._do_in_time, [False]
+    store, real, lose = PostgresStore(address, patience=5), database._do_in_time, [""]
 
     async def lossy(work: Any, connection: Any, seconds: float) -> Any:
         result = await real(work, connection, seconds)
-        if lose[0]:
-            lose[0] = False
+        if lose[0] and lose[0] in work.__qualname__:
+            lose[0] = ""
             raise psycopg.OperationalError("the connection is lost")
         return result
 
     monkeypatch.setattr(database, "_do_in_time", lossy)
     await store.info()
-    lose[0] = True
+    lose[0] = "begin"
     log = await store.begin(head(), ME, [(note("0"), None)])
     for n in range(1, 4):
-        lose[0] = True
+        lose[0] = "_send"
         await log.append((note(str(n)), None), durable=True)
-    lose[0] = True
+    lose[0] = "_send"
+    await log.end("waiting", {"type": "waiting"}, {})
+    lose[0], number = "_try_claim", log.claim.number
+    log = await store.claim("r", ME, rows=4, records=[(note("claimed"), None)])
+    assert log.claim.number == number + 1 and not lose[0]
+    lose[0] = "_send"
     await log.end("answered", {"type": "answered", "answer": "a"}, {})
-    assert [row.record.text for row in await store.read_rows("r")] == ["0", "1", "2", "3"]
+    assert [row.record.text for row in await store.read_rows("r")] == ["0", "1", "2", "3", "claimed"]
     assert (await store.find_run("r")).status == "answered"
     with pytest.raises(JournalError, match="There is a run r already"):
         await store.begin(head(), ME)

@@ -196,25 +196,30 @@ class PostgresStore(PostgresQueue):
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {LEASE}"
 
+        restored_at = float((await self._database.do(self._database.marks)).get("restored", 0))
+        lost = _RESTORED if found["updated"] < restored_at else ""
+        values.update(columns_of(rows.make_rows(mark_lost(records, lost))))
+        tries = 0
+
         async def work(connection: Connection) -> bool:
+            nonlocal tries
+            tries += 1
             async with connection.transaction():
                 # Two statements: the second one sees what was written by whoever held the lock before.
                 root = (above.root, above.number) if above else (n, found["claim"])
-                if await (await connection.execute(fence, root)).fetchone() is None:
+                if await (await connection.execute(fence, root)).fetchone() is not None:
+                    count = await connection.execute("select count(*) from events where run = %s", (n,))
+                    if await count.fetchone() == (seq,):
+                        await connection.execute(f"{_CLAIM}{hold} where n = %(n)s", values)
+                        await connection.execute(INSERT_ROWS.format(run="%(run)s", source="(select 1) s"), values)
+                        return True
+                if tries == 1:
                     return False
-                (count,) = await (
-                    await connection.execute("select coalesce(max(seq), -1) + 1 from events where run = %s", (n,))
-                ).fetchone() or (0,)
-                if count != seq:
-                    return False
-                marks = await self._database.marks(connection)
-                lost = _RESTORED if found["updated"] < float(marks.get("restored", 0)) else ""
-                values.update(columns_of(rows.make_rows(mark_lost(records, lost))))
-                await connection.execute(f"{_CLAIM}{hold} where n = %(n)s", values)
-                await connection.execute(INSERT_ROWS.format(run="%(run)s", source="(select 1) s"), values)
-                return True
+                # An answer was lost: it may be there already.
+                mine = "select 1 from runs where n = %(n)s and owner = %(owner)s and updated = %(now)s"
+                return await (await connection.execute(mine, values)).fetchone() is not None
 
-        if not await self._database.do(work, seconds=WRITE_SECONDS, retry=False):
+        if not await self._database.do(work, seconds=WRITE_SECONDS):
             return None
         claim = above or self._leases.keep(Claim(n, number, began, self._leases.seconds, is_taken=is_taken))
         return self._watch(claim, found["id"], found["question"], n, rows)
