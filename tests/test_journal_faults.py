@@ -145,6 +145,29 @@ async def test_a_journal_of_the_version_before_is_brought_up_to_date(tmp_path: P
     assert len(journal.rows("run-000")) == 20
 
 
+@pytest.mark.parametrize("version", [11, schema.VERSION + 1])
+async def test_no_code_of_a_file_runs_while_its_version_is_looked_at(tmp_path: Path, version: int) -> None:
+    journal = Journal(tmp_path / "j.db")
+    await fill(journal, 1)
+    journal.close()
+    for attack in (
+        "CREATE TRIGGER t AFTER INSERT ON marks BEGIN DELETE FROM runs; END",
+        "DROP TABLE marks; CREATE VIEW marks AS WITH RECURSIVE c(name, value) AS "
+        "(SELECT 'x', 1 UNION ALL SELECT 'x', value + 1 FROM c) SELECT name, value FROM c",
+    ):
+        shutil.copy(tmp_path / "j.db", tmp_path / "a.db")
+        connection = sqlite3.connect(tmp_path / "a.db")
+        connection.executescript(f"{attack}; PRAGMA user_version = {version}")
+        connection.close()
+        store = Journal(tmp_path / "a.db").store
+        for use in (store.migrate, store.info):
+            with pytest.raises(JournalError):
+                await use()
+        connection = sqlite3.connect(tmp_path / "a.db")
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        connection.close()
+
+
 async def test_an_empty_file_is_taken_for_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / "j.db").touch()
     await fill(Journal(tmp_path / "j.db"), 1)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import struct
 import threading
 import time
@@ -431,19 +432,27 @@ async def test_a_journal_is_copied_with_its_runs_and_what_is_kept_about_them(tmp
         await child.end("answered", {"type": "answered", "answer": "x"}, {})
         await log.end(status, {"type": status, "answer": "é"}, {"cost_usd": 0.5})
     await file.keep("rating", "a", "a", b'{"good":true}')
-    assert await copy(file, base) == (4, ["c"])
-    assert await copy(file, base) == (4, ["c"])
+    assert await copy(file, base) == (4, ["c"], [])
+    assert await copy(file, base) == (4, ["c"], [])
     assert structs.replace(await base.find_run("a"), n=1) == structs.replace(await file.find_run("a"), n=1)
     for run in ("a", "b", "a-child"):
         assert await base.read_rows(run) == await file.read_rows(run)
     assert [each.key for each in await base.list_kept("rating")] == ["a"]
     back = SqliteStore(tmp_path / "b.db")
-    assert await copy(base, back) == (4, [])
+    assert await copy(base, back) == (4, [], [])
     assert await back.read_rows("a") == await file.read_rows("a")
     await (await base.begin(head("d"), ME)).end("answered", {"type": "answered"}, {})
     await (await file.begin(head("d"), ME)).end("answered", {"type": "answered"}, {})
-    with pytest.raises(JournalError, match="Another run d"):
-        await copy(file, base)
+    connection = sqlite3.connect(tmp_path / "a.db")
+    connection.execute("UPDATE events SET data = '{}' WHERE run = (SELECT n FROM runs WHERE id = 'a')")
+    connection.commit()
+    connection.close()
+    gone = await file.begin(head("e"), ME)
+    await file.begin(head("e-child", caller=ParentCall("e", "1.0:cab.0")), ME)  # it never ended
+    await gone.end("answered", {"type": "answered"}, {})
+    count, left, wrong = await copy(file, base)  # what is damaged, or in the way, hinders no other run
+    assert (count, left) == (2, ["c", "e"])
+    assert ["damaged: of run a" in wrong[0], "Another run d" in wrong[1], len(wrong)] == [True, True, 2]
     for each in (file, base, back):
         await each.close()
 

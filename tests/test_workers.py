@@ -21,8 +21,9 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
+from plait.journal.queue import QueueLimits
 from plait.journal.schedules import next_time
-from plait.journal.store import Journal, QueueLimits
+from plait.journal.store import Journal
 from plait.workers import QueueWorker, version_of
 from postgres_server import shared_server
 

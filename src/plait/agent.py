@@ -21,8 +21,9 @@ from plait.core import Event, Loop, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
+from plait.journal.queue import require_queue
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Store, is_default, read_timeline, require_queue, without_password
+from plait.journal.store import Store, is_default, read_timeline, without_password
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig

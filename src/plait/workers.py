@@ -22,8 +22,8 @@ from plait import __version__
 from plait.agent import Agent
 from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
 from plait.journal.owner import owner_of_this_process
+from plait.journal.queue import QueueLimits, QueueStore
 from plait.journal.records import RunRow
-from plait.journal.store import QueueLimits, QueueStore
 from plait.runtime import runs
 from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.conversations.attachments import UserQuestion, attach

@@ -92,11 +92,15 @@ def copy_journal(source: str, target: str) -> None:
     """Copy the ended runs of the journal SOURCE into TARGET, such as a file into a database. Each is a path or an
     address. Runs that are there already are left as they are.
 
-    Runs that go on or wait are named and not copied: a run must never go on in two places.
+    Runs that can still go on are named and not copied: a run must never go on in two places. Exit codes: 0 all others
+    are there, 1 some could not be copied, and are named.
     """
     stores = [open_store(options.journal_path(each)) for each in (source, target)]
-    count, left = wait_for(copy(*stores))
+    count, left, wrong = wait_for(copy(*stores))
     click.echo(f"{format_count(count, 'run')} of {clean(stores[0].place)} stand in {clean(stores[1].place)}.", err=True)
     if left:
         some = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
-        click.echo(f"Not copied, because they have not ended: {format_count(len(left), 'run')}: {some}.", err=True)
+        click.echo(f"Not copied, because they can still go on: {format_count(len(left), 'run')}: {some}.", err=True)
+    for each in wrong:
+        click.echo(clean(each), err=True)
+    exit_with(CRASHED if wrong else 0)

@@ -17,8 +17,9 @@ from plait.cli.output import print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
+from plait.journal.queue import QueueLimits, require_queue
 from plait.journal.run_query import parse_age
-from plait.journal.store import QueueLimits, open_store, require_queue, wait_for
+from plait.journal.store import open_store, wait_for
 from plait.recorded_runs import format_time
 
 EPILOG = """\

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plait.core.errors import JournalError
 from plait.journal import codec
+from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.store import ENDED, CarriedRun, Store
 
@@ -31,29 +32,34 @@ KINDS = ("result", "comparison", "rating")
 """What is kept about runs."""
 
 
-async def copy(source: Store, target: Store) -> tuple[int, list[str]]:
+async def copy(source: Store, target: Store) -> tuple[int, list[str], list[str]]:
     """Copy the ended runs of a store with their child runs, ratings and comparisons into another.
 
-    Returns how many of its runs are there now, and the ids of those that have not ended: these stay, because a run must
-    never go on in two places. Repeating it copies what is missing. Raises `JournalError` if another run has an id."""
+    Returns how many of its runs are there now, the ids of those that can still go on, and what hindered others, a
+    sentence each. A run that can go on stays, because it must never go on in two places. Repeating it copies what is
+    missing. Raises `JournalError` if a store cannot be used."""
     rows = await source.list_runs(RunQuery(children=True))
-    tops = {row.head.run: row for row in rows if row.head.caller is None}
-    of_tree: dict[str, list[str]] = {run: [run] for run in reversed(tops)}
-    top_of = {run: run for run in tops}
+    families: dict[str, list[RunRow]] = {}
+    top_of: dict[str, str] = {}
     for row in reversed(rows):  # the oldest first: a child begins after its parent
-        if row.head.caller is not None and (top := top_of.get(row.head.caller.run)) is not None:
-            top_of[row.head.run] = top
-            of_tree[top].append(row.head.run)
-    left = [run for run, row in tops.items() if row.status not in ENDED]
-    for run in left:
-        del of_tree[run]
-    count = 0
-    for family in of_tree.values():
-        if not await target.add([await pack(source, run) for run in family]):
-            hint = "The journals have different runs of this name. Nothing of this run was copied."
-            raise JournalError(f"Another run {family[0]}, or a child of it, is in {target.place}.", hint=hint)
-        count += len(family)
+        run, caller = row.head.run, row.head.caller
+        top_of[run] = top = run if caller is None else top_of.get(caller.run, run)
+        families.setdefault(top, []).append(row)
+    count, left, wrong = 0, list[str](), list[str]()
+    for top, family in families.items():
+        if family[0].status not in ENDED or any(row.outcome is None for row in family):
+            left.append(top)
+            continue
+        try:
+            carried = [await pack(source, row.head.run) for row in family]
+        except JournalError as why:  # a damaged run: the others are copied
+            wrong.append(why.message)
+            continue
+        if await target.add(carried):
+            count += len(family)
+        else:
+            wrong.append(f"Another run {top}, or a child of it, is in {target.place}: it was not copied.")
     for kind in KINDS:
         for each in await source.list_kept(kind):
             await target.keep(kind, each.key, each.run, each.data, replace=False)
-    return count, left
+    return count, left, wrong

@@ -26,10 +26,10 @@ from plait.journal.postgres.begin import SUBMIT, describe
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
 from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
+from plait.journal.queue import QueuedRun, QueueLimits
 from plait.journal.records import RunHead, RunRow
 from plait.journal.row_codec import crc_of_state
 from plait.journal.schedules import Schedule, next_time
-from plait.journal.store import QueuedRun, QueueLimits
 
 _EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
   and e.n < r.n and e.status in ('queued', 'running', 'waiting')"""

@@ -63,7 +63,7 @@ class PostgresStore(PostgresQueue):
     """A `Store` in a PostgreSQL database. Making one opens nothing; the tables are made by the first use.
 
     `address` is a connection string of libpq. `patience`: for how many seconds a database that is away is waited for,
-    PLAIT_BUSY_SECONDS (30) by default. `lease`: seconds that a run is held without a renewal, PLAITLEASE_SECONDS (20)
+    PLAIT_BUSY_SECONDS (30) by default. `lease`: seconds that a run is held without a renewal, PLAIT_LEASE_SECONDS (20)
     by default."""
 
     _shared: ClassVar[dict[tuple[str, int], PostgresStore]] = {}

@@ -161,11 +161,16 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
             hint = "Move the file away: the next run makes a new one. Or give another file with --journal."
         known = f"has the schema {version} of an earlier Plait, and this one uses {schema.VERSION}"
         raise JournalError(f"The journal {path} {known}.", hint=hint)
+    _check_tables(connection, path, version)
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Raise JournalError if a file of this version has something that a journal does not have."""
     # A view, a trigger or a generated column of a file from elsewhere could compute for hours. SQLite goes by the SQL
     # alone, whatever the other columns say. It makes some indexes itself, without SQL.
     rows = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
     found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
-    if version > schema.VERSION:
+    if version != schema.VERSION:
         found -= {sql for sql in found - _OWN if _PLAIN.fullmatch(str(sql))}
     if not _OWN <= found <= _OWN | _STATISTICS:
         what = max(map(str, found - _OWN), default="a table is missing")
@@ -179,6 +184,7 @@ def migrate(path: Path) -> tuple[int, int]:
     try:
         application, version = _state(connection)
         if application == schema.APPLICATION_ID and schema.OLDEST <= version < schema.VERSION:
+            _check_tables(connection, path, version)  # a trigger of a file from elsewhere must not run
             with transaction(connection):
                 for number in range(_state(connection)[1] + 1, schema.VERSION + 1):
                     for statement in schema.MIGRATIONS[number]:
@@ -192,6 +198,10 @@ def migrate(path: Path) -> tuple[int, int]:
 
 
 def _reader(connection: sqlite3.Connection) -> int:
+    """Return the oldest schema whose Plait can use a newer file; a large number if the file does not say it."""
+    made = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'marks'").fetchone()
+    if made is None or made[0] not in _OWN:  # a view could compute for hours
+        return 1 << 30
     found = connection.execute("SELECT value FROM marks WHERE name = 'reader'").fetchone()
     return int(found[0]) if found is not None and str(found[0]).isdigit() else 1 << 30
 

@@ -1,0 +1,108 @@
+"""What a store with a queue offers: runs wait in it, and workers on any machines take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from plait.core.errors import ConfigError
+from plait.journal.records import RunHead, RunRow
+from plait.journal.schedules import Schedule
+from plait.journal.store import Store
+
+
+class QueueLimits(Struct, frozen=True):
+    """How many runs of a queue may go on at once, on all workers: in all, and of one user; None for any number."""
+
+    runs: int | None = None
+    of_user: int | None = None
+
+
+class QueuedRun(Struct, frozen=True):
+    """A run that waits in a queue or goes on. `reason` says why the workers of this version cannot perform it."""
+
+    run: str
+    queue: str
+    agent: str
+    status: str
+    priority: int
+    not_before: float
+    tries: int
+    reason: str
+
+
+class QueueStore(Store, Protocol):
+    """A store with a queue, from which workers on any machines take runs."""
+
+    async def submit(
+        self,
+        head: RunHead,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        at: float | None = None,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = ...,
+    ) -> None:
+        """Put a run in a queue: a worker that has its agent begins it, `at` a time or as soon as one is free, those of
+        higher priority first. `head` says who asks what; the rest is added when it begins."""
+        ...
+
+    async def add_schedule(
+        self, head: RunHead, every: str, zone: str, *, queue: str = "default", priority: int = 0
+    ) -> None:
+        """Submit a run like `head` at each time of a cron expression in a time zone. The schedule's name is the id in
+        the head."""
+        ...
+
+    async def list_schedules(self) -> list[Schedule]:
+        """Return the schedules, that whose time comes first at the top."""
+        ...
+
+    async def remove_schedule(self, name: str) -> None:
+        """Begin no more runs of a schedule."""
+        ...
+
+    async def start_due(self) -> int:
+        """Submit a run for each schedule whose time has come, once whatever the number of workers. Times that passed
+        while no worker looked count as one. Returns how many."""
+        ...
+
+    async def take(
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ...
+    ) -> list[RunRow]:
+        """Claim up to `count` runs of a queue: new ones, those that were handed back, and those whose process is gone.
+        `agents` are the names of those that the worker has, each with its version. A run that this version could not
+        perform is left, and so is a turn of a session while an earlier one has not ended. A run with the status
+        "queued" and no rows begins with `begin`, others are resumed."""
+        ...
+
+    async def block(self, run: str, version: str, reason: str) -> None:
+        """Let go of a run that was taken, because this version of its agent cannot perform it."""
+        ...
+
+    async def unblock(self, run: str) -> None:
+        """Let workers take a run again that could not be performed: what was wrong there is repaired."""
+        ...
+
+    def call_back(self, wanted: bool = True) -> None:
+        """Ask for the runs that this process took from a queue: each is handed back before its next work begins."""
+        ...
+
+    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+        """Return the runs of a queue, or of all, in their order."""
+        ...
+
+    async def wait_for_work(self, queue_name: str, seconds: float) -> None:
+        """Wait until something was put in the queue, or so many seconds."""
+        ...
+
+
+def require_queue(store: Store) -> QueueStore:
+    """Return a store that has a queue. Raises `ConfigError` if it has none."""
+    if not hasattr(store, "take"):
+        hint = "Give --journal postgresql://USER@HOST/DATABASE, or run the agent here (plait run)."
+        raise ConfigError(f"The journal {store.place} is a file, and has no queue.", hint=hint)
+    return cast(QueueStore, store)
