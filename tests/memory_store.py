@@ -10,11 +10,12 @@ from typing import Any
 from msgspec import structs
 
 from plait.core.attachments import with_names
-from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.journal import codec, redaction
+from plait.journal.claims import require_turn
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
-from plait.journal.records import NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
 from plait.journal.store import ENDED, KeptRecord, StoreInfo
 
@@ -49,14 +50,28 @@ class MemoryStore:
         self.files, self.count, self.restored = dict[str, bytes](), 0, 0.0
 
     async def begin(
-        self, head: Any, owner: str, records: Any = (), *, secrets: Any = (), contents: Any = None
+        self,
+        head: Any,
+        owner: str,
+        records: Any = (),
+        *,
+        secrets: Any = (),
+        contents: Any = None,
+        after_turn: LastTurn | None = None,
     ) -> KeptLog:
         if head.run in self.runs:
-            raise JournalError(f"There is a run {head.run} already.")
+            raise RunExists(head.run, self.place)
         scrub, texts = redaction.scrubber(secrets), {each.digest for each in head.attachments if each.kind == "text"}
         self.count += 1
         log = KeptLog(codec.decode_head(scrub(codec.encode(head)).decode()), self.count, owner, secrets)
         log.buffer(*records)
+        if after_turn is not None:
+            turns = [log for log in self.runs.values() if log.head.session == head.session and not log.head.parent]
+            last = turns[-1] if turns else None
+            goes_on = last is not None and last.status == "running" and life_of(last.owner) != "dead"
+            require_turn(
+                head, after_turn, LastTurn(last.run, last.updated) if last else LastTurn(), "running" if goes_on else ""
+            )
         self.files |= {key: scrub(data) if key in texts else data for key, data in (contents or {}).items()}
         self.runs[head.run] = log
         return log
@@ -163,7 +178,11 @@ class MemoryStore:
                 text = said if said is None or isinstance(said, str) else codec.encode(said).decode()
                 asked = with_names(log.head.question, log.head.attachments)
                 files = log.head.attachments
-                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log.started, attachments=files))
+                turns.append(
+                    SessionTurn(
+                        len(turns) + 1, log.run, asked, text, log.started, attachments=files, updated=log.updated
+                    )
+                )
         return turns if limit is None else turns[max(0, len(turns) - limit) :]
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:

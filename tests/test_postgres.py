@@ -25,7 +25,7 @@ from msgspec import structs
 import plait
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
 from plait.core import Call, Observation
-from plait.core.errors import ConfigError, JournalError
+from plait.core.errors import ConfigError, JournalError, RunExists
 from plait.journal.carry import copy
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import database, schema
@@ -215,7 +215,7 @@ async def test_a_statement_whose_answer_was_lost_is_sent_again_and_stands_once(
     await log.end("answered", {"type": "answered", "answer": "a"}, {})
     assert [row.record.text for row in await store.read_rows("r")] == ["0", "1", "2", "3", "claimed"]
     assert (await store.find_run("r")).status == "answered"
-    with pytest.raises(JournalError, match="There is a run r already"):
+    with pytest.raises(RunExists, match="There is a run r already"):
         await store.begin(head(), ME)
     await store.close()
 

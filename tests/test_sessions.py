@@ -19,8 +19,8 @@ from cli_support import action, final, turn
 from conftest import CAMPAIGN
 from fork_server import run_together
 from journal_rows import is_request
-from plait.core import Exchange, Think
-from plait.core.errors import SessionWaits
+from plait.core import Call, Exchange, Reply, Think
+from plait.core.errors import ConfigError, RunExists, SessionWaits
 from plait.core.events import Observed
 from plait.core.text import split_text
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -568,6 +568,46 @@ async def test_in_many_turns_a_fact_of_the_third_is_found_and_used_and_the_promp
 
 
 # --- several at once
+
+
+async def test_turns_of_one_session_at_once_come_one_after_another_and_each_sees_those_before(journal: Path) -> None:
+    async def turn_of(name: str) -> Run:
+        return await agent([final(f"said {name}")], journal).arun(f"I am {name}.", session="trip")
+
+    runs = await asyncio.gather(*map(turn_of, "abcdefgh"))
+    assert [run.status for run in runs] == ["answered"] * 8
+    store = Journal(journal)
+    turns = store.turns("trip")
+    for number, each in enumerate(turns):
+        assert [one.question for one in store.head(each.run).history] == [one.question for one in turns[:number]]
+
+
+@pytest.mark.parametrize("loop", ["react", "tool_calling"])
+def test_a_tool_that_adds_a_turn_to_the_session_of_its_own_run_is_told_so_and_does_not_wait(
+    loop: str, journal: Path
+) -> None:
+    @plait.tool
+    def note(text: str) -> str:
+        """Adds a turn."""
+        return str(say(journal, text, "noted").answer)
+
+    calls = [Reply(text="", calls=(Call("note", {"text": "x"}),)), "done"]
+    script = [action("note", "x"), final("done")] if loop == "react" else calls
+    run = agent(script, journal, loop, tools=[note]).run("Note x.", session="trip")
+    assert run.answer == "done"
+    (found,) = observed(run)
+    assert f"In session 'trip' another turn goes on, run {run.id}" in found
+
+
+def test_a_second_run_of_one_id_is_refused(journal: Path) -> None:
+    run = agent([final("1")], journal).run("Order 12", run_id="order-12", session="trip")
+    assert run.id == "order-12" and Journal(journal).run("order-12").head.session == "trip"
+    with pytest.raises(RunExists, match="There is a run order-12 already"):
+        agent([], journal).run("Order 12", run_id="order-12", session="trip")
+    for wrong in ("", "last", "a b", "x" * 65, "../x"):
+        with pytest.raises(ConfigError, match="run_id is"):
+            agent([], journal).run("q", run_id=wrong)
+
 
 TWENTY_TURNS = """
 import sys

@@ -20,12 +20,13 @@ import pytest
 from conftest import CAMPAIGN
 from memory_store import KeptLog, MemoryStore
 from plait.core import Call, File, Observation
-from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.errors import JournalError, RecordChanged, SessionBusy, UnknownRun
 from plait.journal.carry import pack
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.records import (
     IntentRecord,
+    LastTurn,
     NoteRecord,
     ParentCall,
     Record,
@@ -136,6 +137,28 @@ async def test_two_runs_never_have_one_id(store: Any) -> None:
     await store.begin(head("r"), ME)
     with pytest.raises(JournalError):
         await store.begin(head("r"), ME)
+
+
+async def test_the_turns_of_a_session_begin_one_after_another(store: Any) -> None:
+    turns = [head(f"r{i}", session="trip") for i in range(8)]
+    begun = await asyncio.gather(
+        *(store.begin(each, ME, after_turn=LastTurn()) for each in turns), return_exceptions=True
+    )
+    (log,) = (each for each in begun if not isinstance(each, BaseException))
+    assert {getattr(each, "status", "") for each in begun if each is not log} == {"running"}
+    assert all(isinstance(each, SessionBusy) and each.run == log.run for each in begun if each is not log)
+    await end(log)
+    with pytest.raises(SessionBusy) as busy:  # it was read before that turn came
+        await store.begin(head("late", session="trip"), ME, after_turn=LastTurn())
+    assert (busy.value.status, busy.value.run) == ("", log.run)
+    (last,) = await store.list_turns("trip")
+    second = await store.begin(head("second", session="trip"), ME, after_turn=LastTurn.of([last]))
+    with pytest.raises(SessionBusy):  # it was read while it went on
+        await store.begin(head("late", session="trip"), ME, after_turn=LastTurn(last.run, last.updated - 1))
+    fork = await store.begin(head("fork", session="trip", parent=log.run, fork_at=1), ME)
+    other = await store.begin(head("other", session="else"), ME, after_turn=LastTurn())
+    await asyncio.gather(end(second), end(fork), end(other))
+    assert [each.run for each in await store.list_turns("trip")] == [log.run, "second"]
 
 
 async def test_runs_that_write_at_the_same_time_keep_their_own_order(store: Any) -> None:

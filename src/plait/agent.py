@@ -5,6 +5,7 @@ One agent can run any number of tasks at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
@@ -18,12 +19,12 @@ from plait import config, loops
 from plait.agent_parts import AgentParts
 from plait.agent_plans import AgentPlans
 from plait.core import Event, Loop, ToolSpec, Waiting
-from plait.core.errors import ConfigError, StaleAnswer
+from plait.core.errors import ConfigError, SessionBusy, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.journal.queue import require_queue
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Store, is_default, read_timeline, without_password
+from plait.journal.store import RunLog, Store, is_default, read_timeline, without_password
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -52,10 +53,14 @@ from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
 from plait.tools import Tool
+from plait.tools.call_context import call_services
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
 
 T = TypeVar("T")
+
+TURN_POLL = 0.05
+"""Seconds after which a turn looks again whether the one before has ended."""
 
 
 @suggest_arguments
@@ -138,12 +143,13 @@ class Agent(AgentPlans[DepsT, OutputT]):
         `deps` is the object that tools get as `Context.deps`; None for what `Agent.make_deps` makes. The journal does
         not store it.
 
-        `session` makes the run a turn of that conversation in the journal. The run sees the earlier turns, as many as
-        `Agent.history` allows, and can search the others. `history` holds the earlier turns if your application stores
-        them: `run.messages()` of an earlier run, other chat-completions messages, or `Exchange` objects. `now` is the
-        time that code sees, in seconds since 1970; None for this machine's clock. `Run.status` says how the run ended.
-        `PlaitError` is raised only for a wrong description (an unknown model, a journal that cannot be written). Ctrl-C
-        cancels the run, keeps its record and raises KeyboardInterrupt.
+        `session` makes the run a turn of that conversation in the journal. It begins when the turn before has ended,
+        sees the earlier turns, as many as `Agent.history` allows, and can search the others. `history` holds the
+        earlier turns if your application stores them: `run.messages()` of an earlier run, other chat-completions
+        messages, or `Exchange` objects. `now` is the time that code sees, in seconds since 1970; None for this
+        machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong description (an
+        unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and raises
+        KeyboardInterrupt.
         """
         more: dict[str, Any] = {"history": history, "now": now, "on_event": on_event, **about}
         return run_blocking(self.arun(question, deps=deps, session=session, on_wait=on_wait, **more))
@@ -169,9 +175,20 @@ class Agent(AgentPlans[DepsT, OutputT]):
         check_call(on_event)
         annotations = check_annotations(**about)
         async with open_deps(self.make_deps, deps) as deps:
-            run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
-            head = msgspec.structs.replace(head, **annotations)
-            log = await runs.open_log(run_spec, head, self._parts.store)
+            log: RunLog | None = None
+            while log is None:
+                prepared = self._runs.prepare_run(
+                    question, session, on_wait, history, now, deps, annotations.get("run")
+                )
+                run_spec, head = await prepared
+                head = msgspec.structs.replace(head, **annotations)
+                try:
+                    log = await runs.open_log(run_spec, head, self._parts.store)
+                except SessionBusy as why:
+                    # Inside a tool, it may be the turn that waits for this call; in a queue, perhaps for ever.
+                    if why.status == "queued" or (why.status == "running" and call_services() is not None):
+                        raise
+                    await asyncio.sleep(TURN_POLL if why.status == "running" else 0)
             return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def submit(

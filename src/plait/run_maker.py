@@ -12,7 +12,7 @@ from plait import telemetry
 from plait.agent_parts import AgentParts
 from plait.core import LoopContext, traits_of
 from plait.journal.owner import new_run_id
-from plait.journal.records import RunHead
+from plait.journal.records import LastTurn, RunHead
 from plait.journal.store import Store
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
@@ -92,8 +92,9 @@ class RunMaker:
         history: ChatMessages | None,
         now: float | None,
         deps: Any = None,
+        run: str | None = None,
     ) -> tuple[RunSpec, RunHead]:
-        """Check the arguments of a new run and return what it needs."""
+        """Check the arguments of a new run and return what it needs. `run`: its id; None for a new one."""
         parts = self._parts
         question, files = split_question(asked)
         check_run_arguments(question, now)
@@ -112,15 +113,19 @@ class RunMaker:
                 conversation = await open_conversation(session, store, room, always_searched=always)
         if history is not None:
             conversation = continue_conversation(session, room, history)
+            if session is not None:
+                turns = await parts.require_store().list_turns(session, limit=1)
+                conversation = msgspec.structs.replace(conversation, last_turn=LastTurn.of(turns))
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None
         if conversation is not None:
             files = msgspec.structs.replace(files, contents={**conversation.contents, **files.contents})
+            conversation = msgspec.structs.replace(conversation, run=run or conversation.run)
         run_spec = await self.make_run_spec(
             question, on_wait, deps, conversation=conversation, shown=shown, now=now, files=files
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = parts.make_head(question, run_spec, conversation)
-        return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
+        return run_spec, msgspec.structs.replace(head, run=run or head.run, attachments=files.attachments)
 
     def make_queued_head(self, asked: UserQuestion, session: str | None) -> tuple[RunHead, AttachedFiles]:
         """Return what a queue holds of a run: who asks what. A worker adds the rest when it begins. Raises
@@ -303,6 +308,7 @@ class RunMaker:
             now=start.now,
             deps=start.deps,
             session=conversation.session if conversation is not None else "",
+            last_turn=conversation.last_turn if conversation is not None else None,
             find_model=parts.find_model,
             data_tokens=tuple([each for each in start.tokens if each not in prompt_texts]),
             tracer=telemetry.find_tracer(),

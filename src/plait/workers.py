@@ -125,8 +125,8 @@ async def begin(agent: Agent[Any, Any], row: RunRow, store: QueueStore) -> Run[A
     files = [attach(contents[each.digest], each.name) for each in head.attachments]
     asked: UserQuestion = [head.question, *files] if files else head.question
     async with open_deps(agent.make_deps, None) as deps:
-        run_spec, made = await agent._runs.prepare_run(asked, head.session or None, None, None, None, deps)
-        kept = {name: getattr(head, name) for name in ("run", "label", "user", "tags", "metadata", "agent")}
+        run_spec, made = await agent._runs.prepare_run(asked, head.session or None, None, None, None, deps, head.run)
+        kept = {name: getattr(head, name) for name in ("label", "user", "tags", "metadata", "agent")}
         made = msgspec.structs.replace(made, **kept)
         log = await runs.open_log(run_spec, made, store)
         return await runs.perform(run_spec, made, log, store)

@@ -55,6 +55,20 @@ class StaleAnswer(ConfigError):
         self.waits = tuple(waits)
 
 
+class SessionBusy(PlaitError):
+    """Raised when a run can't begin, because another turn of its session goes on (`status` "running"; a run that a
+    tool starts does not wait for it), or waits in a queue ("queued"). `run` is that turn. "": another turn has come
+    since the session was read."""
+
+    def __init__(self, session: str, run: str, status: str = "") -> None:
+        does = {"queued": "waits in a queue", "running": "goes on"}.get(status, "was added")
+        super().__init__(
+            f"In session '{session}' another turn {does}, run {run}.",
+            hint="The turns of a session come one after another: begin this one when that has ended.",
+        )
+        self.run, self.status = run, status
+
+
 class SessionWaits(StaleAnswer):
     """A message to a conversation whose `run` waits for the user. It names no question, so it is not the answer.
     Nothing was started. `waits` are the open questions."""
@@ -169,6 +183,14 @@ class ModelMissing(ModelError):
 
 class JournalError(PlaitError):
     """The journal cannot be read or written."""
+
+
+class RunExists(JournalError):
+    """Raised when a new run has the id of a recorded one. `run` is that id."""
+
+    def __init__(self, run: str, place: str) -> None:
+        super().__init__(f"There is a run {run} already in the journal {place}.", hint="Give the new run another id.")
+        self.run = run
 
 
 class WrongJournal(JournalError):

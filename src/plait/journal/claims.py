@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
-from plait.core.errors import JournalError, UnknownRun
+from plait.core.errors import JournalError, SessionBusy, UnknownRun
 from plait.journal.owner import Life, owner_of_this_process
-from plait.journal.records import NoteRecord, RunRow
+from plait.journal.records import LastTurn, NoteRecord, RunHead, RunRow
 from plait.journal.store import ENDED, RecordAndBody
 
 
@@ -33,6 +33,13 @@ def require_claimable(run: RunRow, life: Life, is_going_here: bool, force: bool)
     if life == "alive" and (not here or is_going_here):
         where = "this very process" if here else f"process {pid} on host {host}"
         raise JournalError(f"Run {name} is still going on, in {where}.", hint="Wait for its end, or stop it first.")
+
+
+def require_turn(head: RunHead, after: LastTurn, last: LastTurn, status: str) -> None:
+    """Raise `SessionBusy` if a run can't be the turn after the one that was read as the last. `last` is the last one
+    now, its `status` "queued", or "running" if its process lives; else ""."""
+    if status or last != after:
+        raise SessionBusy(head.session, last.run, status)
 
 
 def mark_lost(records: Sequence[RecordAndBody], lost: str) -> list[RecordAndBody]:

@@ -36,8 +36,9 @@ An unknown kind of work is read as JSON, so that a new kind needs no new record.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -284,8 +285,9 @@ class SessionTurn(Struct, frozen=True):
     """A turn of a conversation, as a later turn sees it.
 
     `number` counts the session's turns from 1. `answer` is the reply as text, None if there is none. `started` is in
-    seconds since 1970. `calls` are the tool calls of a turn that the caller passed; those of a recorded turn are in its
-    run. `attachments` are the files of the question, which has their names.
+    seconds since 1970, and so is `updated`, when it began, went on or ended last. `calls` are the tool calls of a turn
+    that the caller passed; those of a recorded turn are in its run. `attachments` are the files of the question, which
+    has their names.
     """
 
     number: int
@@ -295,6 +297,19 @@ class SessionTurn(Struct, frozen=True):
     started: float
     calls: tuple[PastCall, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    updated: float = 0.0
+
+
+class LastTurn(NamedTuple):
+    """The last turn of a session as it was read: its run, "" for none, and when that was updated."""
+
+    run: str = ""
+    updated: float = 0.0
+
+    @classmethod
+    def of(cls, turns: Sequence[SessionTurn]) -> LastTurn:
+        """Return the last one of the turns that were read."""
+        return cls(turns[-1].run, turns[-1].updated) if turns else cls()
 
 
 class SessionRow(Struct, frozen=True):

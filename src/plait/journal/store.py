@@ -20,7 +20,7 @@ from plait.background import DONE, BackgroundLoop, run_aside
 from plait.core import Attachment
 from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
-from plait.journal.records import Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
 from plait.journal.timeline import Timeline
 from plait.user_folders import state_folder
@@ -173,8 +173,12 @@ class Store(Protocol):
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] = ...,
+        after_turn: LastTurn | None = None,
     ) -> RunLog:
-        """Begin a run: its first records and the `contents` of its attachments (by digest) are written with it."""
+        """Begin a run: its first records and the `contents` of its attachments (by digest) are written with it.
+
+        `after_turn` is the last turn of its session, as the caller has read it: raises `SessionBusy` if anything came
+        since, or if it goes on. None: the run may begin in any case."""
         ...
 
     async def claim(

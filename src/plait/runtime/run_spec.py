@@ -11,7 +11,7 @@ from plait.core import Call, Loop, LoopContext, Task, Waiting
 from plait.core.errors import JournalError, ReplayDiffers
 from plait.core.text import count_shared
 from plait.journal.keys import read_key
-from plait.journal.records import Row
+from plait.journal.records import LastTurn, Row
 from plait.models.base import Model
 from plait.runtime.agents.output import TEXT, OutputType
 from plait.runtime.calls_in_doubt import CallInDoubt
@@ -83,6 +83,8 @@ class RunSpec:
     deps: Any = None
     """The dependencies of tools, as the caller gave them."""
     session: str = ""
+    last_turn: LastTurn | None = None
+    """The last turn of the session when a new run was prepared."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
     contents: Mapping[str, bytes] = field(default_factory=dict)

@@ -56,11 +56,14 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 async def open_log(run_spec: RunSpec, head: RunHead, store: Store | None) -> RunLog:
-    """Open the log of a new run. Raises `JournalError` if the journal cannot be written."""
+    """Open the log of a new run. Raises `JournalError` if the journal cannot be written, and `SessionBusy` if another
+    turn of its session goes on, or came since it was prepared."""
     secrets = run_spec.phases.secrets()
     if store is None:
         return MemoryLog(head, secrets=secrets)
-    return await store.begin(head, owner_of_this_process(), secrets=secrets, contents=run_spec.contents)
+    return await store.begin(
+        head, owner_of_this_process(), secrets=secrets, contents=run_spec.contents, after_turn=run_spec.last_turn
+    )
 
 
 async def claim(

@@ -191,7 +191,7 @@ async def list_turns(connection: Connection, session: str, before: str | None, l
     last = None if before is None else await _origin(connection, before)
     found = await fetch(
         connection,
-        """select id, question, head, outcome, started, row_number() over (order by n) as number from runs
+        """select id, question, head, outcome, started, updated, row_number() over (order by n) as number from runs
         where session <> '' and session = %s and parent = '' and (%s::bigint is null or n < %s)
         order by n desc limit %s""",
         [clean_text(session), last, last, limit],
@@ -202,7 +202,8 @@ async def list_turns(connection: Connection, session: str, before: str | None, l
         answer = codec.decode_plain(row["outcome"]).get("answer") if row["outcome"] else None
         said = answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
         asked = with_names(row["question"], files)
-        turns.append(SessionTurn(row["number"], row["id"], asked, said, read_time(row["started"]), attachments=files))
+        begun, updated = read_time(row["started"]), row["updated"]
+        turns.append(SessionTurn(row["number"], row["id"], asked, said, begun, attachments=files, updated=updated))
     return turns
 
 

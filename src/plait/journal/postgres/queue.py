@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core.errors import JournalError
+from plait.core.errors import RunExists
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.owner import new_run_id
@@ -109,8 +109,7 @@ class PostgresQueue:
             nonlocal tries
             tries += 1
             if await (await connection.execute(SUBMIT, values)).fetchone() is None and tries == 1:
-                hint = "Give the new run another id."
-                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
+                raise RunExists(head.run, self.place)
 
         await self._database.do(work, seconds=WRITE_SECONDS)
 

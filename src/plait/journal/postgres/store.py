@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from plait.core import Attachment
-from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
-from plait.journal.claims import mark_lost, require_claimable
+from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import queries, schema
 from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, LEASE, START, describe
@@ -33,7 +33,7 @@ from plait.journal.postgres.log import (
     describe_ending,
 )
 from plait.journal.postgres.queue import PostgresQueue
-from plait.journal.records import Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     Bodies,
@@ -50,6 +50,11 @@ _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = nul
   crc = %(crc)s"""
 _ROWS = """select seq, at, kind, data, base, head, tail, packed, body, crc from events where run = %s and seq > %s
   order by seq limit %s"""
+_ONE_TURN = "select pg_advisory_xact_lock(hashtextextended(current_schema() || %(session)s, 0))"
+_LAST_TURN = """select id, updated,
+    case when status = 'queued' or (status = 'running' and lease_until >= clock_timestamp())
+  then status else '' end from runs where session <> '' and session = %(session)s and parent = ''
+  order by n desc limit 1"""
 _UNFINISHED = f"status not in ({', '.join(f'{each!r}' for each in sorted(ENDED))})"
 _RESTORED = (
     "After this run was last written, the database came back from a backup, or another server took its place: what the "
@@ -93,6 +98,7 @@ class PostgresStore(PostgresQueue):
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] = MappingProxyType({}),
+        after_turn: LastTurn | None = None,
     ) -> PostgresLog:
         scrubber = redaction.scrubber(secrets)
         files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
@@ -111,6 +117,16 @@ class PostgresStore(PostgresQueue):
         tries, began = 0, boot_time()
 
         async def work(connection: Connection) -> int:
+            if after_turn is None or taken:  # the queue keeps the turns of a session in order
+                return await write(connection)
+            async with connection.transaction():
+                await connection.execute(_ONE_TURN, values)
+                run, updated, status = await (await connection.execute(_LAST_TURN, values)).fetchone() or ("", 0.0, "")
+                if run != head.run:  # else an answer was lost
+                    require_turn(head, after_turn, LastTurn(run, updated), status)
+                return await write(connection)
+
+        async def write(connection: Connection) -> int:
             nonlocal tries
             tries += 1
             statement = BEGIN_CHILD if above else START if taken else BEGIN
@@ -122,8 +138,7 @@ class PostgresStore(PostgresQueue):
                 if held and await (await connection.execute(FENCE, values)).fetchone() is None:
                     whose = "its parent" if above else "it"
                     raise JournalError(f"Run {head.run} can't begin: another process has taken over {whose}.")
-                hint = "Give the new run another id."
-                raise JournalError(f"There is a run {head.run} already in the journal {self.place}.", hint=hint)
+                raise RunExists(head.run, self.place)
             return int(found[0])
 
         n = await self._database.do(work, seconds=WRITE_SECONDS)

@@ -17,7 +17,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
-from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import damaged_rows, read_time
 from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.holders import life_of_holder
@@ -182,15 +182,25 @@ def list_turns(
     if before is not None and (n := _origin(connection, before)) is not None:
         where, values = f"{where} AND n < ?", [session, n]
     (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
-    columns = "id, question, json_extract(head, '$.attachments'), outcome, started"
+    columns = "id, question, json_extract(head, '$.attachments'), outcome, started, updated"
     question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
     found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
     turns: list[SessionTurn] = []
-    for i, (run, asked, stored, outcome, started) in reversed(list(enumerate(found))):
+    for i, (run, asked, stored, outcome, started, updated) in reversed(list(enumerate(found))):
         files = codec.decode_attachments(stored)
         asked, time = with_names(asked, files), read_time(started)
-        turns.append(SessionTurn(count - i, run, asked, _said(outcome), time, attachments=files))
+        said = _said(outcome)
+        turns.append(SessionTurn(count - i, run, asked, said, time, attachments=files, updated=updated))
     return turns
+
+
+def last_turn(connection: sqlite3.Connection, session: str) -> tuple[LastTurn, str, str]:
+    """Return the last turn of a session, its status and its owner."""
+    question = (
+        f"SELECT id, updated, status, owner FROM runs WHERE {_SESSION} = ? AND parent = '' ORDER BY n DESC LIMIT 1"
+    )
+    run, updated, status, owner = connection.execute(question, [session]).fetchone() or (*LastTurn(), "", "")
+    return LastTurn(run, updated), status, owner
 
 
 def list_sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:

@@ -22,11 +22,12 @@ from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
 from plait.core import Attachment
-from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
-from plait.journal.claims import mark_lost, require_claimable
-from plait.journal.records import Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.claims import mark_lost, require_claimable, require_turn
+from plait.journal.owner import owner_of_this_process
+from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     BegunRun,
@@ -123,6 +124,7 @@ class SqliteStore:
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] = MappingProxyType({}),
+        after_turn: LastTurn | None = None,
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
         files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
@@ -130,12 +132,23 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             self._hold_lock(owner)
+            if after_turn is not None:
+                last, status, holder = queries.last_turn(connection, head.session)
+                if status != "running" or not self._may_go_on(last.run, holder):
+                    status = ""
+                require_turn(head, after_turn, last, status)
             log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
             connection.executemany(_ADD_CONTENT, stored)
             add_rows(connection, log.make_rows(records))
-            return log
+            return self._watch(log)
 
-        return self._watch(await writer.transact(work, is_short=not records and not stored))
+        return await writer.transact(work, is_short=not records and not stored)
+
+    def _may_go_on(self, run: str, owner: str) -> bool:
+        """Return whether a process performs a run of which it is the owner: this one may have left it behind."""
+        going = _going.get((self._where, run))
+        is_left = owner == owner_of_this_process() and (going is None or going.has_ended)
+        return not is_left and life_of_holder(self._file, owner) != "dead"
 
     def _insert_run(
         self,
@@ -153,8 +166,7 @@ class SqliteStore:
         try:
             n = connection.execute(_BEGIN, (*begun, owner, started, started, state)).lastrowid or 0
         except sqlite3.IntegrityError:
-            hint = "Give the new run another id."
-            raise JournalError(f"There is a run {head.run} already in the journal {self.path}.", hint=hint) from None
+            raise RunExists(head.run, self.place) from None
         clock = self._clock if times is None else partial(next, times)
         return SqliteLog(writer, n, head.run, RowWriter(scrubber, clock, crc), clock)
 
@@ -193,9 +205,9 @@ class SqliteStore:
                 writer, n, row.head.run, RowWriter(scrubber, self._clock, begun, seq, bodies.last), self._clock
             )
             add_rows(connection, log.make_rows(mark_lost(records, lost)))
-            return log
+            return self._watch(log)
 
-        return self._watch(await writer.transact(work))
+        return await writer.transact(work)
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
         def read(connection: sqlite3.Connection) -> list[Row]:

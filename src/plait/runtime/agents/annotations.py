@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
@@ -11,18 +12,20 @@ from plait.core.errors import ConfigError
 
 LONGEST_USER, LONGEST_TAG, MOST_TAGS = 256, 64, 32
 """Characters of a user and of a tag; tags of a run."""
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST, DEEPEST = 16_000, 16
 """Bytes of the metadata as JSON, and its levels."""
 
 
 class RunAnnotations(TypedDict, total=False):
     """Words about a run for its journal. `user` is for whom it is made, `tags` are words to find it by, `metadata` is a
-    JSON object, `label` a name to find it by."""
+    JSON object, `label` a name to find it by. `run_id` is the id of a new run: a second run with it is refused."""
 
     user: str | None
     tags: Iterable[str] | None
     metadata: Mapping[str, Any] | None
     label: str | None
+    run_id: str | None
 
 
 def check_annotations(
@@ -31,6 +34,7 @@ def check_annotations(
     tags: Iterable[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     label: str | None = None,
+    run_id: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a head that are given (not None). Raises `ConfigError`, which names the wrong value."""
     given: dict[str, Any] = {}
@@ -49,6 +53,11 @@ def check_annotations(
         if not isinstance(label, str):
             raise ConfigError(f"label is {label!r}.", hint="Give a text.")
         given["label"] = label
+    if run_id is not None:
+        if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id) or run_id == "last":
+            hint = "Give letters, digits, '.', '_' and '-', 64 at most."
+            raise ConfigError(f"run_id is {run_id!r}.", hint=hint)
+        given["run"] = run_id
     return given
 
 

@@ -23,7 +23,7 @@ from plait.core.loop import HISTORY
 from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
-from plait.journal.records import RunHead, SessionTurn
+from plait.journal.records import LastTurn, RunHead, SessionTurn
 from plait.journal.run_query import RunQuery
 from plait.journal.store import NoJournal, Store, is_default, read_timeline, wait_for
 from plait.loops.compaction import TOKENS_A_BYTE
@@ -176,6 +176,8 @@ class Conversation(Struct, frozen=True):
     """Whether strangers may have written a part of the turns that the caller passed."""
     contents: Mapping[str, bytes] = {}
     """The bytes of the files of the turns, by digest, when the run begins."""
+    last_turn: LastTurn | None = None
+    """The last turn of the session when a new turn was prepared."""
 
     def tool(self, store: Store | None, embedder: AnyEmbedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
@@ -221,7 +223,14 @@ async def open_conversation(
         contents = await store.read_contents([file for turn in shown for file in turn.attachments])
     except JournalError:  # a file is damaged; their names remain
         shown, contents = tuple(structs.replace(turn, attachments=()) for turn in shown), {}
-    return Conversation(session, new_run_id(), shown, searched=is_hidden or always_searched, contents=contents)
+    return Conversation(
+        session,
+        new_run_id(),
+        shown,
+        searched=is_hidden or always_searched,
+        contents=contents,
+        last_turn=LastTurn.of(turns),
+    )
 
 
 async def _read_session(
