@@ -196,7 +196,12 @@ class MemoryStore:
             if row.status == "running":
                 raise JournalError(f"Run {row.head.run} is still going on.")
             await self.delete([each.head.run for each in await self.list_runs(RunQuery(caller=row.head.run))])
-            self.kept.pop(("rating", self.runs.pop(row.head.run).run), None)
+            run = self.runs.pop(row.head.run).run
+            gone = {
+                ("rating", run),
+                *(key for key, each in self.kept.items() if (key[0], each.run) == ("request", run)),
+            }
+            self.kept = {key: each for key, each in self.kept.items() if key not in gone}
         used = {each.digest for log in self.runs.values() for each in log.head.attachments}
         self.files = {digest: data for digest, data in self.files.items() if digest in used}
 

@@ -202,16 +202,16 @@ def test_what_was_typed_before_the_question_was_shown_approves_nothing(tmp_path:
 
 def test_the_same_post_twice_or_from_another_tab_approves_one_call(journal: Path) -> None:
     with serving(sending(journal, "one", "two")) as here:
-        run = here.ask("POST", "/api/runs", {"agent": "plait", "question": "?"})[2]["run"]
+        run = here.ask("POST", "/v1/runs", {"agent": "plait", "question": "?"})[2]["run"]
         until(lambda: here.manager.journal.run(run).status == "waiting")
         first = here.ask("GET", f"/api/runs/{run}")[2]["waiting"][0]["question"]
-        status, headers, told = here.ask("POST", f"/api/runs/{run}/resume", {"answer": "yes"})
+        status, headers, told = here.ask("POST", f"/v1/runs/{run}/answer", {"answer": "yes"})
         assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, "stale_answer", "false")
         assert [each["question"] for each in told["waits"]] == [first] and "one" in told["waits"][0]["text"]
         post = {"answer": "yes", "question": first}
         found: list[int] = []
         tabs = [
-            threading.Thread(target=lambda: found.append(here.ask("POST", f"/api/runs/{run}/resume", post)[0]))
+            threading.Thread(target=lambda: found.append(here.ask("POST", f"/v1/runs/{run}/answer", post)[0]))
             for _ in range(4)
         ]
         for tab in tabs:
@@ -221,10 +221,10 @@ def test_the_same_post_twice_or_from_another_tab_approves_one_call(journal: Path
         until(lambda: here.manager.journal.run(run).status == "waiting")
         assert sorted(found) == [202, 409, 409, 409] and SENT == ["one"]
         for late in ("yes", "no", 'edit {"text": "x"}'):
-            status, _, told = here.ask("POST", f"/api/runs/{run}/resume", {**post, "answer": late})
+            status, _, told = here.ask("POST", f"/v1/runs/{run}/answer", {**post, "answer": late})
             assert status == 409 and [each["question"] for each in told["waits"]] == [asked_in(journal)]
         assert SENT == ["one"] and answers(journal) == ["True"]
-        assert here.ask("POST", f"/api/runs/{run}/resume", {**post, "question": asked_in(journal)})[0] == 202
+        assert here.ask("POST", f"/v1/runs/{run}/answer", {**post, "question": asked_in(journal)})[0] == 202
         until(lambda: here.manager.journal.run(run).status == "answered")
         assert SENT == ["one", "two"]
 
@@ -274,7 +274,7 @@ def test_a_chat_goes_on_after_its_question_was_answered_in_the_viewer(journal: P
         question = asked_in(journal)
         (run,) = [each.head.run for each in here.manager.journal.runs()]
         chat = [*before, *both("Send.", asks)]
-        assert here.ask("POST", f"/api/runs/{run}/resume", {"answer": "yes", "question": question})[0] == 202
+        assert here.ask("POST", f"/v1/runs/{run}/answer", {"answer": "yes", "question": question})[0] == 202
         until(lambda: here.manager.journal.run(run).status == "answered")
         # What may be meant for that question starts nothing.
         for late in ("yes", "No.", f"no {question}, wait", f"Please {question}", "edit {}", "okay"):
@@ -302,7 +302,7 @@ def test_a_message_waits_for_a_run_that_was_approved_in_the_viewer(journal: Path
         _, asks = say(here, both("Send.", "")[:1])
         run = here.manager.journal.runs()[0].head.run
         said = {"answer": "yes", "question": asked_in(journal)}
-        assert here.ask("POST", f"/api/runs/{run}/resume", said)[0] == 202
+        assert here.ask("POST", f"/v1/runs/{run}/answer", said)[0] == 202
         found: dict[str, Any] = {}
         messages = {word: [*both("Send.", asks), *both(word, "")[:1]] for word in ("Hello?", "yes")}
         clients = [threading.Thread(target=lambda w=w: found.update({w: say(here, messages[w])})) for w in messages]

@@ -19,6 +19,7 @@ from plait.core.errors import ConfigError  # noqa: E402
 from plait.journal.run_query import FILTERS, RunQuery, make_query  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.server.runs_api import viewer_routes  # noqa: E402
+from plait.server.service import service_routes  # noqa: E402
 from plait.view.run_search import PAGE, find_runs  # noqa: E402
 from window_server import FULL, ONE, TWO, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
@@ -94,7 +95,7 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
     waiting = begin(react(journal, [action("send", {"text": "x"})], approve="effects"), "May I?")
     react(journal, [answer("y")]).run("In a session", session="trip")
     with serving(react(journal)) as server:
-        assert server.ask("POST", "/api/runs", {"agent": "plait", "question": "Served?"})[0] == 201
+        assert server.ask("POST", "/v1/runs", {"agent": "plait", "question": "Served?"})[0] == 202
         for query, expected in (
             ("words=%C3%A4rger", ["What's_up?"]),
             ("words=100%25+what", ["What's_up?"]),
@@ -168,35 +169,35 @@ def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
     run = begin(react(journal)).id
     with serving(react(journal)) as server:
         for path, body, status in (
-            ("/api/runs", {"agent": "nobody", "question": "?"}, 404),
-            ("/api/runs", {"agent": "plait", "question": ""}, 400),
-            ("/api/runs", {"agent": "plait", "question": "?", "tools": ["evil.py"]}, 400),
-            (f"/api/runs/{run}/resume", {"answer": "yes"}, 409),
+            ("/v1/runs", {"agent": "nobody", "question": "?"}, 404),
+            ("/v1/runs", {"agent": "plait", "question": ""}, 400),
+            ("/v1/runs", {"agent": "plait", "question": "?", "tools": ["evil.py"]}, 400),
+            (f"/v1/runs/{run}/answer", {"answer": "yes"}, 409),
             (f"/api/runs/{run}/fork", {"at": 99}, 400),
             *((f"/api/runs/{run}/fork", {"at": 1, **change}, 400) for change in FILES_AND_CODE),
             (f"/api/runs/{run}/fork", {"at": 1, "loop": "odd"}, 400),
-            (f"/api/runs/{run}/cancel", {}, 409),
-            ("/api/runs/none/resume", {}, 404),
+            (f"/v1/runs/{run}/cancel", {}, 409),
+            ("/v1/runs/none/resume", {}, 404),
         ):
             found, _, told = server.ask("POST", path, body)
             assert (found, bool(told["error"]["message"])) == (status, True), (path, body, told)
-        assert server.ask("POST", "/api/runs", b"{", {"content-type": "application/json"})[0] == 400
+        assert server.ask("POST", "/v1/runs", b"{", {"content-type": "application/json"})[0] == 400
 
 
 def test_an_edit_that_does_not_fit_is_refused_and_the_run_waits_on(journal: Path) -> None:
     agent = react(journal, [action("send", {"text": "hello"}), answer("Sent.")], approve="effects")
     with serving(agent) as server:
-        run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "Say hello."})[2]["run"]
+        run = server.ask("POST", "/v1/runs", {"agent": "plait", "question": "Say hello."})[2]["run"]
         until(lambda: server.manager.journal.run(run).status == "waiting")
         before = server.ask("GET", f"/api/runs/{run}")[2]
         named = {"question": before["waiting"][0]["question"]}
         status, headers, told = server.ask(
-            "POST", f"/api/runs/{run}/resume", {"answer": 'edit {"txt": "hello"}', **named}
+            "POST", f"/v1/runs/{run}/answer", {"answer": 'edit {"txt": "hello"}', **named}
         )
         assert (status, told["error"]["code"], headers["x-should-retry"]) == (400, "bad_answer", "false")
         assert "no parameter 'txt'" in told["error"]["message"] and run in told["error"]["message"]
         assert server.ask("GET", f"/api/runs/{run}")[2] == before and before["run"]["status"] == "waiting"
-        assert server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"text": "ho"}', **named})[0] == 202
+        assert server.ask("POST", f"/v1/runs/{run}/answer", {"answer": 'edit {"text": "ho"}', **named})[0] == 202
         until(lambda: server.manager.journal.run(run).status == "answered")
 
 
@@ -244,19 +245,19 @@ def test_what_is_no_number_is_refused_in_words(journal: Path) -> None:
 def test_the_page_of_the_api_names_each_route(journal: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
     with serving(react(journal)) as server:
-        routes = viewer_routes(server.manager)
+        routes = [*viewer_routes(server.manager), *service_routes(server.manager)]
     known = {
         f"{method} {route.path}"
         for route in routes
-        if route.path.startswith("/api/")
+        if route.path.startswith(("/api/", "/v1/"))
         for method in (route.methods or ()) - {"HEAD"}
     }
-    assert set(re.findall(r"^\| `((?:GET|POST) /api/[^`]*)`", page, re.MULTILINE)) == known
+    assert set(re.findall(r"^\| `((?:GET|POST) /(?:api|v1)/[^`]*)`", page, re.MULTILINE)) == known
     named = re.findall(r"`(\w+)`", page[page.index("## Filters") :])
     assert {*FILTERS, "tag"} - {"tags", "children", "limit", "before"} <= set(named)
     fields = page[page.index("A run of `/api/runs` has") : page.index("## Filters")]
     with serving(react(journal)) as server:
-        server.ask("POST", "/api/runs", {"agent": "plait", "question": "?"})
+        server.ask("POST", "/v1/runs", {"agent": "plait", "question": "?"})
         (run,) = server.ask("GET", "/api/runs")[2]["runs"]
     assert set(re.findall(r"`(\w+)`", fields)) <= set(run)
 
@@ -265,7 +266,7 @@ def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> 
     about = {"user": "ada", "tags": ["web", "beta"], "metadata": {"order": 17}}
     with serving(react(journal, [answer("x")] * 3)) as server:
         for more in (about, {}):
-            run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", **more})[2]["run"]
+            run = server.ask("POST", "/v1/runs", {"agent": "plait", "question": "?", **more})[2]["run"]
             until(lambda run=run: server.ask("GET", f"/api/runs/{run}")[2]["run"]["status"] == "answered")
         found = server.ask("GET", "/api/runs?user=ada&tag=web&tag=beta&since=1h&agent=plait")[2]
         assert [each["tags"] for each in found["runs"]] == [["web", "beta"]] and found["live"] == []
@@ -288,18 +289,18 @@ def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> 
             status, _, said = server.ask("GET", f"/api/{wrong}")
             assert status == 400 and said["error"]["message"], wrong
         for bad in ({"tags": "web"}, {"user": "u" * 300}, {"metadata": {"x": "y" * 20_000}}, {"user": "a\nb"}):
-            assert server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", **bad})[0] == 400
+            assert server.ask("POST", "/v1/runs", {"agent": "plait", "question": "?", **bad})[0] == 400
 
 
 def test_open_questions_are_listed_with_the_run_to_resume(journal: Path) -> None:
     script = [action("population", {"town": "Lyon"}), answer("4")]
     with serving(react(journal, script, approve="always")) as server:
-        run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "?", "user": "ada"})[2]["run"]
+        run = server.ask("POST", "/v1/runs", {"agent": "plait", "question": "?", "user": "ada"})[2]["run"]
         until(lambda: server.ask("GET", f"/api/runs/{run}")[2]["run"]["status"] == "waiting")
         (asked,) = server.ask("GET", "/api/questions?user=ada")[2]["questions"]
         assert (asked["run"], asked["asked_by"], asked["kind"], asked["tool"]) == (run, run, "approval", "population")
         sent = {"answer": "yes", "question": asked["question"]}
-        assert server.ask("POST", f"/api/runs/{asked['run']}/resume", sent)[0] == 202
+        assert server.ask("POST", f"/v1/runs/{asked['run']}/answer", sent)[0] == 202
         until(lambda: server.ask("GET", "/api/questions")[2]["questions"] == [])
 
 

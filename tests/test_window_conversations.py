@@ -424,13 +424,13 @@ def test_a_message_to_a_waiting_session_is_refused_with_the_question(journal: Pa
     agent = plait.Agent("tool_calling", model=script, tools=[pay], approve="effects", journal=journal)
     with serving(agent) as server:
         run = {"agent": next(iter(server.manager.agents)), "question": "Pay.", "session": "trip"}
-        assert server.ask("POST", "/api/runs", run)[0] == 201
+        assert server.ask("POST", "/v1/runs", run)[0] == 202
         deadline = time.monotonic() + 5
         while Journal(journal).runs()[0].status != "waiting" and time.monotonic() < deadline:
             time.sleep(0.01)
         (question,) = Journal(journal).timeline(Journal(journal).runs()[0].head.run).open_questions
         chat = {"model": run["agent"], "messages": [{"role": "user", "content": "Never mind."}], "session": "trip"}
-        for path, body, code in (("/api/runs", run, "session_waits"), ("/v1/chat/completions", chat, "stale_answer")):
+        for path, body, code in (("/v1/runs", run, "session_waits"), ("/v1/chat/completions", chat, "stale_answer")):
             status, headers, told = server.ask("POST", path, body)
             assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, code, "false")
             assert [each["question"] for each in told["waits"]] == [question.question]

@@ -80,7 +80,7 @@ def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path) -> No
             first, *others = (server.ask("POST", path, body, headers={"idempotency-key": key}) for _ in range(3))
             assert all((status, said) == (first[0], first[2]) for status, _, said in others)
             assert runs(journal) == before + 1
-        assert server.ask("POST", "/api/runs", start)[2] != server.ask("POST", "/api/runs", start)[2]
+        assert server.ask("POST", "/v1/runs", start)[2] != server.ask("POST", "/v1/runs", start)[2]
 
 
 def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) ->
     with serving(react(journal, [answer("x")])) as server, ThreadPoolExecutor(8) as pool:
         body = {"agent": next(iter(server.manager.agents)), "question": "q"}
         headers = {"idempotency-key": "same"}
-        told = list(pool.map(lambda _: server.ask("POST", "/api/runs", body, headers=headers), range(8)))
-        assert {status for status, *_ in told} == {201} and len({said["run"] for *_, said in told}) == 1
+        told = list(pool.map(lambda _: server.ask("POST", "/v1/runs", body, headers=headers), range(8)))
+        assert {status for status, *_ in told} == {202} and len({said["run"] for *_, said in told}) == 1
         assert runs(journal) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_key_is_for_one_session_and_one_query(tmp_path: Path) -> None:
 def test_a_key_is_for_one_request(tmp_path: Path) -> None:
     with serving(react(tmp_path / "j.db", [answer("x")])) as server:
         body = {"agent": next(iter(server.manager.agents)), "question": "q"}
-        assert server.ask("POST", "/api/runs", body, headers={"idempotency-key": "k"})[0] == 201
-        status, _, said = server.ask("POST", "/api/runs", {**body, "question": "?"}, headers={"idempotency-key": "k"})
+        assert server.ask("POST", "/v1/runs", body, headers={"idempotency-key": "k"})[0] == 202
+        status, _, said = server.ask("POST", "/v1/runs", {**body, "question": "?"}, headers={"idempotency-key": "k"})
         assert status == 422 and said["error"]["code"] == "idempotency_key_reused"
-        assert server.ask("POST", "/api/runs", body, headers={"idempotency-key": "k" * 300})[0] == 400
+        assert server.ask("POST", "/v1/runs", body, headers={"idempotency-key": "k" * 300})[0] == 400

@@ -97,9 +97,9 @@ async def shot(page: Page, name: str) -> None:
 async def begun(server: Here, question: str = QUESTION, **more: Any) -> str:
     """Start a run by the pages' own route; its id."""
     status, _, body = await asyncio.to_thread(
-        server.ask, "POST", "/api/runs", {"agent": "plait", "question": question, **more}
+        server.ask, "POST", "/v1/runs", {"agent": "plait", "question": question, **more}
     )
-    assert status == 201, body
+    assert status == 202, body
     return str(body["run"])
 
 

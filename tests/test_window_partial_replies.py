@@ -15,7 +15,8 @@ from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models import embedded
 from plait.server.runs import ActiveRun
-from plait.view.live import LONGEST, PartialReplies, follow_run
+from plait.view.live import follow_run
+from plait.view.live_texts import LONGEST, PartialReplies
 from window_support import Held, action, answer, react
 
 
@@ -118,8 +119,8 @@ async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path,
     active = ActiveRun("plait")
     active.perform(partial(agent.arun, "?"))
     await active.begun()
-    replies = active.partial_replies if here else None
-    stream = follow_run(Journal.at(tmp_path / "journal.db"), active.run, None, partial_replies=lambda: replies)
+    unfinished = active.partial_replies.steps if here else list
+    stream = follow_run(Journal.at(tmp_path / "journal.db"), active.run, None, unfinished=unfinished)
     told: list[Any] = []
     async for each in stream:
         text = each.decode()

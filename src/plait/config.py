@@ -64,6 +64,9 @@ class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
     body_seconds: Annotated[float, Option("Seconds in which a body must arrive.", above=0)] = 20.0
     connections: Annotated[int, Option("Maximum open connections.", above=0)] = 512
     hosts: Annotated[list[str], Option("Other host names of a server without a token.")] = []
+    queue: Annotated[
+        str, Option("The queue in which `POST /v1/runs` puts runs for `plait worker`; empty: the server performs them.")
+    ] = ""
 
 
 class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from plait.journal.timeline import Timeline, select_rows_before
 from plait.runtime.approvals import waiting_with
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, id_of_run
-from plait.runtime.runs import read_finished_run
+from plait.runtime.runs import cancel_run, read_finished_run
 from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
 
 GROUPS = ("day", "user", "tag", "agent")
@@ -122,6 +122,14 @@ class RecordedRuns:
 
     async def arate(self, run: str | Run[Any], *, good: bool, why: str = "") -> None:
         await Results(self._store).rate(id_of_run(run), good, why)
+
+    def cancel(self, run: str | Run[Any], reason: str = "Cancelled by the user.") -> None:
+        """Cancel a run that waits, was interrupted or is in a queue. With a journal in PostgreSQL, also one that any
+        process performs: it stops soon after. Raises `UnknownRun`, and `JournalError` for a run that has ended."""
+        wait_for(self.acancel(run, reason))
+
+    async def acancel(self, run: str | Run[Any], reason: str = "Cancelled by the user.") -> None:
+        await cancel_run(self._store, id_of_run(run), reason)
 
     def costs(self, by: str, **filters: Any) -> Sequence[CostGroup]:
         """Return what the runs that match used "by" day, user, tag or agent, the largest cost first; days in order.

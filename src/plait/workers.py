@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,15 +20,18 @@ import msgspec
 
 from plait import __version__
 from plait.agent import Agent
-from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
+from plait.core import Event
+from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers, RunCancelled
 from plait.journal.owner import owner_of_this_process
 from plait.journal.queue import QueueLimits, QueueStore
 from plait.journal.records import RunRow
+from plait.journal.store import read_timeline
 from plait.runtime import runs
 from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.guard import HandedBack
 from plait.runtime.run import Run
+from plait.view.live_texts import ShownTexts
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class QueueWorker:
         self.agents, self.store, self.queue = dict(agents), store, queue
         self.concurrency, self.limits = concurrency, limits
         self._versions = {name: version_of(agent) for name, agent in agents.items()}
+        self._shown = ShownTexts(store)
         self._runs: dict[asyncio.Task[None], RunRow] = {}
         self._draining = asyncio.Event()
         self.performed = 0
@@ -104,11 +108,11 @@ class QueueWorker:
         name, run = row.head.agent, row.head.run
         try:
             if row.head.has_begun:
-                await self.agents[name].aresume(run)
+                await self.agents[name].aresume(run, on_event=self._shown.listen())
             else:
-                await begin(self.agents[name], row, self.store)
-        except HandedBack:
-            logger.info("run %s was handed back", run)
+                await begin(self.agents[name], row, self.store, self._shown.listen())
+        except (HandedBack, RunCancelled) as why:
+            logger.info("run %s: %s", run, why or "it was handed back")
         except Exception as why:
             reason = why.message if isinstance(why, PlaitError) else f"{type(why).__name__}: {why}"
             logger.warning("run %s cannot be performed here: %s", run, reason, exc_info=not isinstance(why, PlaitError))
@@ -118,7 +122,20 @@ class QueueWorker:
                 await self.store.block(run, version, reason)
 
 
-async def begin(agent: Agent[Any, Any], row: RunRow, store: QueueStore) -> Run[Any]:
+async def hand_over(agent: Agent[Any, Any], run: str, answer: str | None, question: str | None) -> None:
+    """Record the user's answer to a question of a run that is in a queue, and let a worker go on with it. Raises as
+    `Agent.aresume` does."""
+    agent, store, row = await agent._find_recorded(run)
+    timeline = await read_timeline(store, row.head.run, bodies=False)
+    async with open_deps(agent.make_deps, None) as deps:
+        run_spec = await agent._runs.prepare_resume(row.head, timeline, None, deps)
+        _, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question)
+        await log.hand_back()
+
+
+async def begin(
+    agent: Agent[Any, Any], row: RunRow, store: QueueStore, on_event: Callable[[Event], None] | None = None
+) -> Run[Any]:
     """Begin a run that was taken from a queue."""
     head = row.head
     contents = await store.read_contents(head.attachments)
@@ -129,7 +146,7 @@ async def begin(agent: Agent[Any, Any], row: RunRow, store: QueueStore) -> Run[A
         kept = {name: getattr(head, name) for name in ("label", "user", "tags", "metadata", "agent")}
         made = msgspec.structs.replace(made, **kept)
         log = await runs.open_log(run_spec, made, store)
-        return await runs.perform(run_spec, made, log, store)
+        return await runs.perform(run_spec, made, log, store, on_event)
 
 
 def version_of(agent: Agent[Any, Any]) -> str:

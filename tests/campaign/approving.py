@@ -44,12 +44,12 @@ def posted(folder: Path, count: int) -> dict[str, int]:
         made: list[str] = []
         agent = run_with_two_calls(folder / f"served-{figures['answers']}.db", made)
         with serving(agent) as server:
-            run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "Pay Ada."})[2]["run"]
+            run = server.ask("POST", "/v1/runs", {"agent": "plait", "question": "Pay Ada."})[2]["run"]
             asked = waits(server, run, 0)
             body = {"answer": "yes", "question": asked["question"]}
 
             def post(_: int, server: Here = server, run: str = run, body: dict[str, str] = body) -> None:
-                status, _, told = server.ask("POST", f"/api/runs/{run}/resume", body)
+                status, _, told = server.ask("POST", f"/v1/runs/{run}/answer", body)
                 if status != 202:
                     UNEXPECTED.extend([f"POST resume: {status} {told}"] * (status != 409))
                     raise AuthenticationError("answered before")

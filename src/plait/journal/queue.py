@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, cast
+from typing import Protocol, TypeGuard
 
 from msgspec import Struct
 
@@ -87,12 +87,30 @@ class QueueStore(Store, Protocol):
         """Let workers take a run again that could not be performed: what was wrong there is repaired."""
         ...
 
+    async def ask_to_cancel(self, run: str, reason: str) -> bool:
+        """Ask the process that performs a run to cancel it, which it does within a quarter of the lease, and usually at
+        once. Returns False, and does nothing, if no process holds the run."""
+        ...
+
     def call_back(self, wanted: bool = True) -> None:
         """Ask for the runs that this process took from a queue: each is handed back before its next work begins."""
         ...
 
-    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
-        """Return the runs of a queue, or of all, in their order."""
+    async def list_queue(self, queue_name: str | None = None, run: str | None = None) -> list[QueuedRun]:
+        """Return the runs of a queue, or of all, in their order; only the one with the id `run`, if it is given."""
+        ...
+
+    async def show_texts(self, texts: Mapping[str, str]) -> int:
+        """Show what the models of runs write just now to those who watch. Returns how many of the runs are watched. No
+        record: a text may be lost."""
+        ...
+
+    async def watch_texts(self, runs: Iterable[str]) -> dict[str, str]:
+        """Return the texts that were shown last of these runs, and let them be shown for some seconds more."""
+        ...
+
+    async def wait_for_texts(self, seconds: float) -> None:
+        """Wait until a text was shown, or so many seconds."""
         ...
 
     async def wait_for_work(self, queue_name: str, seconds: float) -> None:
@@ -100,9 +118,14 @@ class QueueStore(Store, Protocol):
         ...
 
 
+def has_queue(store: Store) -> TypeGuard[QueueStore]:
+    """Return whether a store has a queue."""
+    return hasattr(store, "take")
+
+
 def require_queue(store: Store) -> QueueStore:
     """Return a store that has a queue. Raises `ConfigError` if it has none."""
-    if not hasattr(store, "take"):
+    if not has_queue(store):
         hint = "Give --journal postgresql://USER@HOST/DATABASE, or run the agent here (plait run)."
         raise ConfigError(f"The journal {store.place} is a file, and has no queue.", hint=hint)
-    return cast(QueueStore, store)
+    return store

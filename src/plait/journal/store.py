@@ -81,6 +81,10 @@ class RunLog(Protocol):
         `JournalError` if another one has taken the run, or nothing is known for too long; the effect must not begin."""
         ...
 
+    def on_cancel(self, cancel: Callable[[str], None]) -> None:
+        """Call `cancel`, from any thread, with the reason for which another process asks to cancel the run."""
+        ...
+
     async def find_late(self, key: str) -> LateResult | None:
         """Return what a process that had lost its claim wrote of an entry of which there is only an intent."""
         ...
@@ -111,6 +115,9 @@ class LocalLog:
 
     def confirm(self, key: str) -> Awaitable[None]:
         return DONE
+
+    def on_cancel(self, cancel: Callable[[str], None]) -> None:
+        """Nobody asks: a process that may end another one's run can end that process."""
 
     async def find_late(self, key: str) -> LateResult | None:
         return None

@@ -44,7 +44,7 @@ def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> l
     events: list[Event] = []
     written, step = WrittenText(events.append), 0
     for moment in timeline.moments:
-        for event in _events_at(moment, loop):
+        for event in events_at(moment, loop):
             step = max(step, getattr(event, "step", 0))
             if isinstance(event, ev.Thought | ev.Action | ev.Answer):
                 written.add(event.step, "", ev.kind_of(event), event.text)
@@ -82,7 +82,8 @@ def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
     return [ev.WRITTEN[kind](call.step, part) for kind, part in joined if kind not in ("observation", "text")]
 
 
-def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
+def events_at(moment: Moment, loop: Loop | None) -> list[Event]:
+    """Return the events of one change of a record. Text that a model wrote is of the kind that it seemed to be."""
     match moment.change, moment.entry:
         case "asked", ModelCall(step=step, last=last):
             return [ev.Asked(step, last.phase, last.model)] if last.number == 0 else []

@@ -15,10 +15,19 @@ from msgspec import Struct
 from plait.background import cancel_again
 from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
+from plait.core.errors import (
+    BadAnswer,
+    ConfigError,
+    JournalError,
+    PlaitError,
+    RecordChanged,
+    ReplayDiffers,
+    RunCancelled,
+)
 from plait.journal.entries import Question
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process
+from plait.journal.queue import has_queue
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
 from plait.journal.timeline import Timeline, select_rows_before
@@ -278,12 +287,25 @@ async def perform(
     on_end: Callable[[Engine], None] | None = None,
 ) -> Run[Any]:
     """Perform an opened run to its end, in a task of its own. `on_end` gets the engine, when it has ended.
-    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised."""
+    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised, and
+    `RunCancelled` if another process asked to cancel the run."""
     listener = Listener(on_event) if on_event is not None else None
     work = _perform(run_spec, head, log, store, listener, resumed, on_end)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
+    loop, asked = asyncio.get_running_loop(), list[str]()
+
+    def cancel(reason: str) -> None:
+        if not task.done() and not task.cancelling():
+            asked.append(reason)
+            task.cancel(reason)
+
+    def cancel_from_elsewhere(reason: str) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            loop.call_soon_threadsafe(cancel, reason)
+
+    log.on_cancel(cancel_from_elsewhere)
     try:
         await wait_to_end(task)
     finally:
@@ -296,7 +318,21 @@ async def perform(
                 await log.end(crashed.status, msgspec.to_builtins(crashed), {})
     if listener is not None and listener.error is not None:
         raise listener.error
+    if asked and task.cancelled():
+        raise RunCancelled(head.run, asked[0])
     return task.result()
+
+
+async def cancel_run(store: Store, run: str, reason: str) -> None:
+    """Cancel a run that waits, was interrupted or is in a queue, or one that another process performs, if the store can
+    tell that process. Raises `UnknownRun` and `JournalError`."""
+    row = await store.find_run(run)
+    if row.head.caller is not None:
+        raise JournalError(f"Run {row.head.run} is a child of run {row.head.caller.run}.", hint="Cancel that one.")
+    if row.status == "cancelled" or (has_queue(store) and await store.ask_to_cancel(row.head.run, reason)):
+        return
+    log = await store.claim(row.head.run, owner_of_this_process())
+    await log.end(Cancelled.status, msgspec.to_builtins(Cancelled(reason)), row.totals)
 
 
 async def _perform(

@@ -19,12 +19,19 @@ from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
+from plait.server.service import service_routes
 
 
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
     return Starlette(
-        routes=[*completion_routes(manager), *health_routes(manager), *viewer_routes(manager), *mcp_routes(manager)],
+        routes=[
+            *completion_routes(manager),
+            *service_routes(manager),
+            *health_routes(manager),
+            *viewer_routes(manager),
+            *mcp_routes(manager),
+        ],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from plait.core.errors import PlaitError
 from plait.server.auth import ANYONE, Caller, cookie_name
 from plait.server.errors import ENDPOINTS, ClientGone, RequestRejected, json_response, rejection_for
-from plait.server.idempotency import Idempotency
 from plait.server.runs import RunManager
 from plait.server.settings import LOCAL_NAMES
 
@@ -60,7 +59,6 @@ class AccessCheck:
 
     def __init__(self, app: ASGIApp, manager: RunManager) -> None:
         self._app = app
-        self._idempotency = Idempotency(app)
         self._manager, self._tokens, self._table = manager, manager.tokens, manager.table
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,9 +86,9 @@ class AccessCheck:
                 raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
             _check_path(scope)
             self._check_site(headers)
-            caller = scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
+            scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
             body = await self._read_body(scope, headers, receive)
-            await self._idempotency.answer(scope, body, receive, send_guarded, caller.owner if caller else "")
+            await self._app(scope, _replay(body, receive), send_guarded)
         except ClientGone:
             return
         except Exception as error:
@@ -211,3 +209,17 @@ def _check_path(scope: Scope) -> None:
 def _find_needs(path: str) -> str:
     below = (needs for known, needs in NEEDS.items() if known[1:].endswith("/") and path.startswith(known))
     return NEEDS.get(path) or next(below, FULL)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return what a route receives: the body, then whether the client went away."""
+    sent = False
+
+    async def next_message() -> Message:
+        nonlocal sent
+        if not sent:
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return next_message

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -18,9 +18,10 @@ from weakref import WeakValueDictionary
 from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core import Event
-from plait.core.errors import UnknownRun
+from plait.core.errors import JournalError, UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
+from plait.journal.queue import has_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
@@ -29,11 +30,13 @@ from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run
+from plait.runtime.runs import cancel_run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
 from plait.server.metrics import ServerMetrics
-from plait.view.live import PartialReplies
+from plait.view.live_texts import PartialReplies, ShownTexts, WatchedTexts
+from plait.workers import hand_over
 
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""
@@ -48,8 +51,11 @@ OnEvent = Callable[[Event], None]
 class ActiveRun:
     """A run that this process performs. `run` is its id once `begun` returned; `agent` is the served agent's name."""
 
-    def __init__(self, agent: str = "", session: str = "", on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self, agent: str = "", session: str = "", on_event: OnEvent | None = None, shown: ShownTexts | None = None
+    ) -> None:
         self.agent, self.session, self.run = agent, session, ""
+        self._shown = shown
         self.result: Run | None = None
         self.partial_replies = PartialReplies()
         self.started = time.monotonic()
@@ -85,6 +91,8 @@ class ActiveRun:
         if isinstance(event, Ended):
             self.result = event.run
         self.partial_replies.add(event)
+        if self._shown is not None:
+            self._shown.hear(self.run, self.partial_replies)
         if self._on_event is not None:
             self._on_event(event)
         if isinstance(event, Began):
@@ -122,6 +130,8 @@ class RunManager:
         self.metrics = ServerMetrics()
         self.agents = prepare_agents(agents)
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
+        self.watched = WatchedTexts(self.journal.store)
+        self._shown = ShownTexts(self.journal.store)
         self.active: dict[str, ActiveRun] = {}
         self.stopping = False
         """The server stops: event streams without an end must end now."""
@@ -156,16 +166,19 @@ class RunManager:
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
-        said: RunAnnotations = {**(about or {}), "label": str(RunLabel(caller.owner, agent, key))}
-        said["user"] = caller.user(said.get("user") or "")
+        said = self._annotate(agent, caller, about or {}, key)
         served = self.find_agent(agent)
         if output is not None and served.agent.output is not str:
             raise RequestRejected(
                 400, "'response_format' can't be used here. The agent has an output type.", param="response_format"
             )
         arun = self._with_output(served, output).arun
-        active = ActiveRun(agent, session or "", on_event)
+        active = ActiveRun(agent, session or "", on_event, self._shown)
         return await self._perform(active, partial(arun, question, session=session, history=history, **said))
+
+    def _annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
+        label, user = str(RunLabel(caller.owner, agent, key)), caller.user(about.get("user") or "")
+        return {**about, "label": label, "user": user}
 
     async def resume(
         self,
@@ -183,8 +196,34 @@ class RunManager:
         """
         top = await self._find_top(await self.find_run(run, caller))
         head = (await self._find_resumable(top.head.run, caller)).head
-        active = ActiveRun(_agent_name(head), head.session, on_event)
+        active = ActiveRun(_agent_name(head), head.session, on_event, self._shown)
         return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
+
+    async def submit(
+        self,
+        agent: str,
+        question: UserQuestion,
+        caller: Caller,
+        session: str | None,
+        about: RunAnnotations,
+        **queued: Any,
+    ) -> str:
+        """Put a run in a queue, for a worker; returns its id. `queued`: `queue`, `priority` and `at`. Raises
+        `ConfigError` if the journal has no queue."""
+        served, said = self.find_agent(agent), self._annotate(agent, caller, about)
+        return await served.agent.asubmit(question, session=session, **queued, **said)
+
+    async def answer(
+        self, run: str, answer: str | None = None, *, question: str | None = None, caller: Caller = ANYONE
+    ) -> str:
+        """Record the user's answer to a question of a run, or let an interrupted run go on. A run of a queue goes on in
+        a worker, another one here. Returns the id of the run that goes on."""
+        store, top = self.journal.store, (await self._find_top(await self.find_run(run, caller))).head.run
+        if has_queue(store) and await store.list_queue(run=top):
+            head = (await self._find_resumable(top, caller)).head
+            await hand_over(self.agent_for(head), top, answer, question)
+            return top
+        return (await self.resume_in_turn(run, answer, question=question, caller=caller)).run
 
     async def resume_in_turn(
         self,
@@ -210,15 +249,32 @@ class RunManager:
         agent = change_agent(self.agent_for(head), dict(changes or {}))
         name = _agent_name(head)
         label = str(RunLabel(caller.owner, name))
-        return await self._perform(ActiveRun(name, head.session), partial(agent.afork, head.run, at, label=label))
+        return await self._perform(
+            ActiveRun(name, head.session, None, self._shown), partial(agent.afork, head.run, at, label=label)
+        )
 
-    async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled in the viewer.") -> bool:
-        """Cancel a run of this process; False if this process does not perform it. Raises for another owner's run."""
-        active = self.active.get(run)
-        if active is None:
-            return False
-        await self.find_run(run, caller)
-        return active.cancel(reason)
+    async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
+        """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it
+        has ended, or its process can't be told."""
+        found = await self.find_run(run, caller)
+        if (active := self.active.get(found.head.run)) is not None:
+            active.cancel(reason)
+            return
+        try:
+            await cancel_run(self.journal.store, found.head.run, reason)
+        except JournalError as why:
+            raise RequestRejected(409, why.message, hint=why.hint, may_retry=False) from None
+
+    @contextmanager
+    def unfinished_replies(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+        """Within it, the function returns what the models of a run write just now, wherever it is performed."""
+        with self.watched.watch(run) as elsewhere:
+
+            def read() -> list[dict[str, Any]]:
+                active = self.active.get(run)
+                return active.partial_replies.steps() if active is not None else elsewhere()
+
+            yield read
 
     # -- who may see what
 

@@ -15,15 +15,15 @@ from starlette.routing import Route
 from plait import loops
 from plait.agent import Agent
 from plait.journal.results import Results
-from plait.journal.run_query import TEXTS, make_query
+from plait.journal.run_query import make_query
 from plait.journal.store import wait_for
 from plait.recorded_runs import RecordedRuns
-from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.runs import RunManager
+from plait.server.service import parse_body, parse_number, read_filters
 from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
@@ -39,22 +39,6 @@ PIECE = 400_000
 """Characters of a text in one answer."""
 
 T = TypeVar("T")
-
-
-class StartBody(msgspec.Struct, forbid_unknown_fields=True):
-    agent: str
-    question: str
-    session: str | None = None
-    user: str = ""
-    tags: list[str] = []
-    metadata: dict[str, Any] = {}
-
-
-class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The user's answer to the question with that id; no answer for a run that was interrupted."""
-
-    answer: str | None = None
-    question: str | None = None
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,8 +63,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/page/{name}", api.asset),
         Route("/login", api.login, methods=["POST"]),
         Route("/api/about", api.about),
-        Route("/api/runs", api.runs, methods=["GET"]),
-        Route("/api/runs", api.start, methods=["POST"]),
+        Route("/api/runs", api.runs),
         Route("/api/events", api.events),
         Route("/api/questions", api.questions),
         Route("/api/costs", api.costs),
@@ -93,9 +76,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/api/runs/{id}/files/{file}", api.file),
         Route("/api/runs/{id}/wire", api.wire),
         Route("/api/runs/{id}/wire/{seq}", api.body),
-        Route("/api/runs/{id}/resume", api.resume, methods=["POST"]),
         Route("/api/runs/{id}/fork", api.fork, methods=["POST"]),
-        Route("/api/runs/{id}/cancel", api.cancel, methods=["POST"]),
     ]
 
 
@@ -122,7 +103,7 @@ class ViewerApi:
 
     async def login(self, request: Request) -> Response:
         """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
-        token = (await _parse_body(request, LoginBody)).token
+        token = (await parse_body(request, LoginBody)).token
         login = self._manager.tokens.login(token)
         if login is None:
             text = "The token does not open the viewer."
@@ -150,7 +131,7 @@ class ViewerApi:
 
     def runs(self, request: Request) -> Response:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
-        wanted = make_query(**{"limit": run_search.PAGE, **_read_filters(request)})
+        wanted = make_query(**{"limit": run_search.PAGE, **read_filters(request)})
         found, more = run_search.find_runs(self._journal, wanted)
         unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal)
         lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
@@ -158,12 +139,12 @@ class ViewerApi:
 
     def questions(self, request: Request) -> Response:
         """Return the open questions of all waiting runs that match."""
-        return json_response({"questions": self._runs.questions(**_read_filters(request))})
+        return json_response({"questions": self._runs.questions(**read_filters(request))})
 
     def costs(self, request: Request) -> Response:
         """Return what all runs that match used by day, user, tag or agent."""
         by = request.query_params.get("by", "day")
-        return json_response({"by": by, "groups": self._runs.costs(by, **_read_filters(request))})
+        return json_response({"by": by, "groups": self._runs.costs(by, **read_filters(request))})
 
     def run(self, request: Request) -> Response:
         return json_response(live.run_document(self._journal, _run_id(request)))
@@ -171,7 +152,7 @@ class ViewerApi:
     def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""
         query = request.query_params
-        start = _parse_number("from", query.get("from", "0"))
+        start = parse_number("from", query.get("from", "0"))
         timeline = live.full_timeline(self._journal, _run_id(request))
         whole = timeline.text(query.get("item", ""), query.get("field", ""))
         if whole is None:
@@ -181,7 +162,7 @@ class ViewerApi:
 
     def wire(self, request: Request) -> Response:
         """Return the requests and responses of one step, and the requests that they are compared with."""
-        step = _parse_number("step", request.query_params.get("step", ""))
+        step = parse_number("step", request.query_params.get("step", ""))
         row = self._journal.run(_run_id(request))
         timeline = self._journal.timeline(row.head.run)
         found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
@@ -191,7 +172,7 @@ class ViewerApi:
         return json_response({"exchanges": found, "before": bodies, "steps": steps})
 
     def body(self, request: Request) -> Response:
-        run, seq = _run_id(request), _parse_number("seq", request.path_params["seq"])
+        run, seq = _run_id(request), parse_number("seq", request.path_params["seq"])
         body = exact_body(self._journal.iter_rows(run), seq)
         if body is None:
             raise RequestRejected(404, "That row has no body.")
@@ -227,11 +208,12 @@ class ViewerApi:
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         name = self._journal.run(_run_id(request)).head.run
 
-        def partial_replies() -> live.PartialReplies | None:
-            active = self._manager.active.get(name)
-            return active.partial_replies if active is not None else None
+        async def stream() -> AsyncIterator[bytes]:
+            with self._manager.unfinished_replies(name) as unfinished:
+                async for event in live.follow_run(self._journal, name, after, self._is_stopping, unfinished):
+                    yield event
 
-        return _stream(live.follow_run(self._journal, name, after, self._is_stopping, partial_replies))
+        return _stream(stream())
 
     async def events(self, request: Request) -> Response:
         return _stream(live.follow_list(self._journal, self._is_stopping))
@@ -250,36 +232,12 @@ class ViewerApi:
 
     # -- actions
 
-    async def start(self, request: Request) -> Response:
-        given = await _parse_body(request, StartBody)
-        caller = request.state.caller
-        session = caller.session(given.session) if given.session else None
-        async with self._manager.take_turn(session) as turn:
-            about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
-            active = await self._manager.start(given.agent, given.question, caller=caller, session=session, about=about)
-            turn.release_after(active)
-        return json_response({"run": active.run}, 201)
-
-    async def resume(self, request: Request) -> Response:
-        """Resume a run, with an answer if it waits for one."""
-        given = await _parse_body(request, ResumeBody)
-        active = await self._manager.resume_in_turn(
-            _run_id(request), given.answer, question=given.question, caller=request.state.caller
-        )
-        return json_response({"run": active.run}, 202)
-
     async def fork(self, request: Request) -> Response:
-        given = msgspec.structs.asdict(await _parse_body(request, ForkBody))
+        given = msgspec.structs.asdict(await parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
         active = await self._manager.fork(_run_id(request), at, changes, caller=request.state.caller)
         return json_response({"run": active.run}, 201)
-
-    async def cancel(self, request: Request) -> Response:
-        if not await self._manager.cancel(_run_id(request), caller=request.state.caller):
-            hint = "Cancel it where it was started."
-            raise RequestRejected(409, "This server is not performing that run.", hint=hint)
-        return json_response({}, 202)
 
     def _is_stopping(self) -> bool:
         return self._manager.stopping
@@ -299,28 +257,6 @@ def _stream(events: AsyncIterator[bytes]) -> Response:
 
 def _run_id(request: Request) -> str:
     return str(request.path_params["id"])
-
-
-async def _parse_body(request: Request, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(await request.body(), type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise RequestRejected(400, f"The body can't be used: {error}.") from None
-
-
-def _read_filters(request: Request) -> dict[str, Any]:
-    """Return the filters in the address: those of `make_query`, with any number of `tag`."""
-    query = request.query_params
-    given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
-    numbers = {name: _parse_number(name, query[name]) for name in ("before", "limit") if name in query}
-    return {**given, **numbers, "tags": query.getlist("tag")}
-
-
-def _parse_number(name: str, text: str) -> int:
-    """Return a number in the address. SQLite cannot hold longer ones."""
-    if not text.isdecimal() or len(text) > 18:
-        raise RequestRejected(400, f"{name} is a number.", param=name)
-    return int(text)
 
 
 def _describe_models(agent: Agent) -> str:

@@ -1,4 +1,4 @@
-"""Server-sent events for the viewer, read from the journal's file, so that they include other processes' runs.
+"""Server-sent events for the viewer, read from the journal, so that they include other processes' runs.
 
 The id of an event is the `seq` of its last row. A browser that reconnects sends it (Last-Event-ID) and misses nothing:
 the server reads the run's earlier rows again, to know which items the new rows change.
@@ -11,10 +11,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
-from plait.core import Event
-from plait.core import events as ev
 from plait.core.errors import PlaitError
 from plait.journal import codec
 from plait.journal.open_questions import find_open_questions
@@ -22,13 +20,10 @@ from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
-from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
-from plait.tools.render import replace_surrogates
 from plait.view import run_search
 from plait.view.run_view import (
     child_entry,
-    format_answer,
     has_plan,
     list_entry,
     open_questions,
@@ -39,88 +34,20 @@ from plait.view.run_view import (
 from plait.view.timeline import ViewerTimeline, build_timeline
 
 PAUSE = 0.25
-"""Seconds between two reads of the file."""
+"""Seconds between two reads of the journal."""
+TICK = 0.1
+"""Seconds between two looks at what models write just now."""
 IDLE = 1.0
 """The same when nothing has happened for a while."""
 BEAT = 15.0
 """After this many silent seconds a comment is sent, so that a broken connection is noticed."""
 GRADING = 60.0
 """Seconds after a run of a comparison for which its page waits for the grade."""
-LONGEST = 4_000
-"""Characters of one part of an unfinished reply: the last ones."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
 
 
-class PartialReplies:
-    """The unfinished replies of a run in this process. The journal has a reply only when it is complete."""
-
-    def __init__(self) -> None:
-        self._stages: dict[int, Stage] = {}
-        self._replies: dict[int, list[tuple[str, str]] | None] = {}
-        """The parts of each step's reply, as (kind, text). None if the step has two replies at once: they mix."""
-        self._progress: dict[int, dict[str, Any]] = {}
-        """What a tool call of a step reported last of its progress, until a call of the step ends."""
-
-    def add(self, event: Event) -> None:
-        """Add the next event of the run."""
-        match event:
-            case ev.Asked(step=step, model=model):
-                self._stages[step] = Stage(model)
-                self._replies[step] = None if step in self._replies else []
-            case ev.Thought(step=step) | ev.Action(step=step) | ev.Answer(step=step) | ev.Text(step=step):
-                parts = self._replies.get(step)
-                if parts is None:
-                    return
-                kind = ev.kind_of(event)
-                if kind != "text":
-                    parts[:] = [part for part in parts if part[0] != "output"]
-                joins = (kind, "text") if kind in ("thought", "answer") else (kind,)
-                before = parts.pop()[1] if parts and parts[-1][0] in joins else ""
-                parts.append((kind, (before + event.text)[-LONGEST:]))
-            case ev.PartialOutput(step=step, value=value):
-                # Only a typed answer that is a tool's input has no other event. Each value replaces the one before.
-                parts = self._replies.get(step)
-                if parts is not None and all(kind in ("thought", "output") for kind, _ in parts):
-                    from pydantic_core import to_jsonable_python
-
-                    with suppress(ValueError):  # a serializer of the user's type may not expect half a value
-                        text = format_answer(to_jsonable_python(value, fallback=str))
-                        parts[:] = [part for part in parts if part[0] != "output"] + [("output", text[-LONGEST:])]
-            case ev.Noted(step=step, kind="progress"):
-                self._progress[step] = {"text": replace_surrogates(event.text)[:LONGEST], "data": event.data}
-            case ev.Observed(step=step):
-                self._progress.pop(step, None)
-            case ev.Noted(step=step, kind="retry" | "model_change") if self._replies.get(step):
-                self._replies[step] = []  # the reply starts again
-            case ev.Replied(step=step):
-                self._replies.pop(step, None)
-
-    def steps(self) -> list[dict[str, Any]]:
-        """Return each unfinished reply: its `step` and its `parts` as [kind, text].
-
-        Before the first part it has the `stage` of the model and its whole `seconds` instead. A step whose tool reports
-        has that as its `progress`: a `text` and JSON `data`.
-        """
-        progress = [{"step": step, "parts": [], "progress": each} for step, each in list(self._progress.items())]
-        return progress + [
-            {
-                "step": step,
-                "parts": [[kind, replace_surrogates(text)] for kind, text in parts],
-                **self._stage(step, parts),
-            }
-            for step, parts in list(self._replies.items())
-            if parts is not None
-        ]
-
-    def _stage(self, step: int, parts: list[tuple[str, str]]) -> dict[str, Any]:
-        if parts:
-            return {}
-        stage, seconds = self._stages[step].now()
-        return {"stage": stage, "seconds": int(seconds)}
-
-
 class RunFollower:
-    """Read a run as it grows. All methods block."""
+    """Reads a run as it grows, for the viewer. Its other methods block."""
 
     def __init__(self, journal: Journal, run: str, *, after: int | None = None) -> None:
         """Find the run. `after`: the last row that the page already has."""
@@ -158,9 +85,12 @@ class RunFollower:
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 
+    async def read_events(self) -> bytes:
+        news = await asyncio.to_thread(self.read_news)
+        return format_event(news, self.timeline.seq) if news is not None else b""
+
     @property
     def over(self) -> bool:
-        """Return whether nothing more follows, unless somebody resumes the run."""
         row = self.row
         is_of_comparison = bool(row.head.label) and RunLabel.parse(row.head.label) is None
         is_graded_soon = is_of_comparison and row.grade is None and time.time() < row.updated + GRADING
@@ -193,32 +123,58 @@ async def follow_run(
     run: str,
     after: int | None,
     is_over: Callable[[], bool] = lambda: False,
-    partial_replies: Callable[[], PartialReplies | None] = lambda: None,
+    unfinished: Callable[[], list[dict[str, Any]]] = list,
 ) -> AsyncIterator[bytes]:
-    """Send a run's events from the row after `after` until the run is over. `partial_replies` returns those of the run;
-    None while another process performs it."""
+    """Send a run's events from the row after `after` until the run is over. `unfinished` returns the replies that its
+    models write just now, as `PartialReplies.steps` does."""
     follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
+    async for event in follow(follower, is_over, unfinished):
+        yield event
+    if follower.over:
+        yield b"event: over\ndata: {}\n\n"
+
+
+class Follower(Protocol):
+    """Reads a run as it grows."""
+
+    @property
+    def over(self) -> bool:
+        """Return whether nothing more follows, unless somebody resumes the run."""
+        ...
+
+    async def read_events(self) -> bytes:
+        """Return the events that are new since the last call; b"" for none."""
+        ...
+
+
+async def follow(
+    follower: Follower, is_over: Callable[[], bool], unfinished: Callable[[], list[dict[str, Any]]]
+) -> AsyncIterator[bytes]:
+    """Send the events of a follower, and in between what models write just now, until the run is over."""
     yield b"retry: 1500\n\n"
     quiet = 0.0
     shown: list[dict[str, Any]] = []
     while not is_over():
-        news = await asyncio.to_thread(follower.read_news)
-        if news is not None:
+        if news := await follower.read_events():
             quiet = 0.0
-            yield format_event(news, follower.timeline.seq)
+            yield news
         if follower.over:
-            yield b"event: over\ndata: {}\n\n"
             return
-        if news is None and quiet and quiet % BEAT < PAUSE:
+        if not news and quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
-        replies = partial_replies()
-        steps = [] if replies is None else replies.steps()
-        if steps != shown:
-            quiet, shown = 0.0, steps
-            yield b"event: writing\n" + format_event({"steps": steps})
         pause = PAUSE if quiet < 30 else IDLE
         quiet += pause
-        await asyncio.sleep(pause)
+        until, steps = time.monotonic() + pause, unfinished()
+        while True:
+            if steps != shown:
+                quiet, shown = 0.0, steps
+                yield b"event: writing\n" + format_event({"steps": steps})
+            if time.monotonic() >= until:
+                break
+            await asyncio.sleep(TICK)
+            steps = unfinished()
+            if {each["step"] for each in steps} - {each["step"] for each in shown}:
+                break  # the rows of a new step come first
 
 
 async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:

@@ -95,7 +95,7 @@ class Database:
         self._pool: AsyncConnectionPool[Connection] | None = None
         self._pid = 0
         self._opening: asyncio.Lock | None = None
-        self._listener: Connection | None = None
+        self._listeners: dict[str, Connection] = {}
 
     def now(self) -> float:
         """Return the database's time, in seconds since 1970."""
@@ -125,7 +125,7 @@ class Database:
     async def _open(self) -> AsyncConnectionPool[Connection]:
         """Return the open pool. The first connection is checked, and creates the tables."""
         if self._pid != os.getpid():  # a forked process has neither the loop nor the connections
-            self._pool, self._listener, self._pid, self._opening = None, None, os.getpid(), asyncio.Lock()
+            self._pool, self._listeners, self._pid, self._opening = None, {}, os.getpid(), asyncio.Lock()
         assert self._opening is not None
         async with self._opening:
             if self._pool is None:
@@ -247,20 +247,21 @@ class Database:
 
     async def wait_for(self, subject: str, seconds: float) -> None:
         """Wait until something is notified of `subject`, or so many seconds: on a connection of its own, which stays
-        open from one wait to the next. If it fails, the time passes."""
+        open from one wait to the next, one at a time. If it fails, the time passes."""
 
         async def work() -> None:
             begun = time.monotonic()
             try:
-                if self._listener is None or self._listener.closed:
-                    self._listener = await self.connect()
+                listener = self._listeners.get(subject)
+                if listener is None or listener.closed:
+                    listener = self._listeners[subject] = await self.connect()
                     await _do_in_time(
-                        lambda each: each.execute(f"listen {self.schema}_{subject}"), self._listener, WRITE_SECONDS
+                        lambda each: each.execute(f"listen {self.schema}_{subject}"), listener, WRITE_SECONDS
                     )
-                async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
+                async for _ in listener.notifies(timeout=seconds, stop_after=1):
                     return
             except (psycopg.Error, OSError):
-                self._listener = None
+                self._listeners.pop(subject, None)
                 await asyncio.sleep(max(0.0, seconds - time.monotonic() + begun))
 
         await asyncio.wrap_future(LOOP.submit(work()))
@@ -268,9 +269,9 @@ class Database:
     async def close(self) -> None:
         """Close the connections. The next use opens new ones."""
         pool, self._pool = self._pool, None
-        listener, self._listener = self._listener, None
+        listeners, self._listeners = self._listeners, {}
         if self._pid == os.getpid():
-            if listener is not None:
+            for listener in listeners.values():
                 await asyncio.wrap_future(LOOP.submit(listener.close()))
             if pool is not None:
                 await asyncio.wrap_future(LOOP.submit(pool.close()))

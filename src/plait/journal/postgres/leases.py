@@ -7,7 +7,8 @@ while the machine sleeps, and it is checked right before each effect. Past it no
 same number succeeds, which proves that nobody took the run.
 
 The thread has a connection of its own, so that neither a busy event loop nor a full pool delays a renewal. Many claims
-are renewed in one statement. A claim whose log is gone is not renewed: its run was left."""
+are renewed in one statement. A claim whose log is gone is not renewed: its run was left. The answer also says which of
+the runs somebody asks to cancel; a notification only brings the question forward."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 
@@ -28,7 +31,8 @@ MARGIN = 0.2
 
 _RENEW = """with mine as (select r.n from runs r join unnest(%s::bigint[], %s::bigint[]) u (n, claim) using (n, claim)
     where r.lease_until is not null order by r.n for no key update of r)
-  update runs r set lease_until = clock_timestamp() + %s * interval '1 s' from mine where r.n = mine.n returning r.n"""
+  update runs r set lease_until = clock_timestamp() + %s * interval '1 s' from mine where r.n = mine.n
+  returning r.n, r.cancel"""
 
 
 def lease_seconds() -> float:
@@ -69,6 +73,8 @@ class Claim:
         """The run comes from a queue."""
         self.deadline = began + seconds - MARGIN
         self.is_lost = False
+        self.cancel: Callable[[str], None] | None = None
+        """Cancels the run for a reason, from any thread."""
 
     def is_sure(self) -> bool:
         """Return whether nobody else can have claimed the run."""
@@ -78,8 +84,9 @@ class Claim:
 class LeaseKeeper:
     """Renews the claims of this process to the runs of one database."""
 
-    def __init__(self, conninfo: str, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, conninfo: str, seconds: float, channel: str) -> None:
+        """`channel` is notified when a run is to be cancelled."""
+        self.seconds, self._channel = seconds, channel
         self.wants_back = False
         """The worker drains: its runs are to be handed back before their next work."""
         self._conninfo = conninfo
@@ -113,40 +120,46 @@ class LeaseKeeper:
         return found if found is not None and not found.is_lost else None
 
     def _serve(self) -> None:
-        connection: psycopg.Connection[tuple[int]] | None = None
+        connection: psycopg.Connection[Any] | None = None
         while True:
-            time.sleep(self.seconds / 4)
             with self._lock:
                 claims = [each for each in self._claims.values() if not each.is_lost]
                 if not claims:
                     self._thread = None
                     break
             try:
-                if connection is None:
-                    connection = psycopg.connect(self._conninfo, autocommit=True)
+                is_new = connection is None
+                connection = connection or psycopg.connect(self._conninfo, autocommit=True)
                 # A server, or a network, that has gone silent must not hold up the next round.
                 silent = threading.Timer(self.seconds / 2, _cut_off, [connection])
                 silent.start()
+                if is_new:
+                    connection.execute(f"listen {self._channel}")
                 began = boot_time()
                 asked = [each.root for each in claims], [each.number for each in claims], self.seconds
-                renewed = {n for (n,) in connection.execute(_RENEW, asked)}
+                renewed = dict(connection.execute(_RENEW, asked).fetchall())
                 silent.cancel()
                 for each in claims:
-                    if each.root in renewed:
-                        each.deadline = began + self.seconds - MARGIN
-                    else:
+                    if each.root not in renewed:
                         each.is_lost = True
+                        continue
+                    each.deadline = began + self.seconds - MARGIN
+                    if (reason := renewed[each.root]) and each.cancel is not None:
+                        each.cancel(reason)
+                del claims
+                for _ in connection.notifies(timeout=self.seconds / 4, stop_after=1):
+                    pass
             except Exception:  # whatever it is, the deadline decides, and the next round tries again
                 with suppress(Exception):
                     if connection is not None:
                         connection.close()
-                connection = None
-            del claims
+                connection, claims = None, []
+                time.sleep(self.seconds / 4)
         if connection is not None:
             connection.close()
 
 
-def _cut_off(connection: psycopg.Connection[tuple[int]]) -> None:
+def _cut_off(connection: psycopg.Connection[Any]) -> None:
     """End a connection that another thread waits for."""
     with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as its:
         its.shutdown(socket.SHUT_RDWR)

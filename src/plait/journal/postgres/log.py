@@ -30,7 +30,7 @@ _COLUMNS = ("seq", "at", "kind", "data", "base", "head", "tail", "packed", "body
 
 ENDING = """status = %(status)s, outcome = %(outcome)s, totals = %(totals)s, rows = %(rows)s, updated = %(updated)s,
     crc = %(crc)s, cost = %(cost)s, words = %(words)s, is_tainted = %(is_tainted)s, has_doubts = %(has_doubts)s,
-    owner = '', lease_until = null"""
+    owner = '', lease_until = null, cancel = ''"""
 _APPEND = f"""with fence as materialized ({FENCE}),
   before as materialized (select 1 from fence where %(first)s = 0
     or exists (select 1 from events where run = %(run)s and seq = %(first)s - 1)),
@@ -156,6 +156,9 @@ class PostgresLog:
         self.has_ended = True
         crc = crc_of_state(self._rows.begun, "queued", "", None, None, "{}")
         return self._write({"updated": self._clock(), "crc": crc, "handed_back": True})
+
+    def on_cancel(self, cancel: Callable[[str], None]) -> None:
+        self.claim.cancel = cancel
 
     async def find_late(self, key: str) -> LateResult | None:
         asked = {"run": self._n, "key": key}

@@ -60,6 +60,21 @@ _BLOCK = """with freed as (update runs set owner = '', lease_until = case when %
   update queue set blocked_by = coalesce(nullif(%(version)s, ''), blocked_by), reason = %(reason)s
     from freed where run = freed.n"""
 """Lets go of a run that a version of its agent cannot perform; for "", when its lease has ended."""
+_SHOW = """with shown as (update live_texts l set data = u.data
+    from unnest(%(runs)s::text[], %(texts)s::text[]) u (id, data) join runs r on r.id = u.id
+    where l.run = r.n and l.watched_until >= clock_timestamp() returning 1),
+  c as (select count(*) as number from shown)
+  select number, case when number > 0 then pg_notify(current_schema() || '_texts', '')::text else '' end from c"""
+_WATCH = """with old as (delete from live_texts where watched_until < clock_timestamp() - interval '1 min'),
+  watched as (insert into live_texts as l (run, watched_until)
+    select n, clock_timestamp() + interval '10 s' from runs where id = any (%(runs)s::text[])
+    on conflict (run) do update set watched_until = excluded.watched_until
+      where l.watched_until < clock_timestamp() + interval '5 s')
+  select r.id, l.data from live_texts l join runs r on r.n = l.run where r.id = any (%(runs)s::text[])"""
+"""Lets the texts of runs be shown for some seconds more, and returns them."""
+_CANCEL = """with asked as (update runs set cancel = %(reason)s where n = %(n)s and status = 'running'
+    and lease_until >= clock_timestamp() returning n)
+  select pg_notify(current_schema() || '_cancel', '') from asked"""
 _LIST = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_timestamp() then 'running'
     when r.status = 'running' then 'interrupted' else r.status end, q.priority,
     extract(epoch from q.not_before)::float8, q.tries,
@@ -67,7 +82,7 @@ _LIST = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_times
       when q.tries >= 10 then 'ten processes that performed it have died'
       when r.status = 'queued' then coalesce((select 'waits for the turn before, run ' || e.id || ' (' || e.status
         || ')' {_EARLIER} order by e.n limit 1), '') else '' end
-  from queue q join runs r on r.n = q.run where %s::text is null or q.name = %s
+  from queue q join runs r on r.n = q.run where (%s::text is null or q.name = %s) and (%s::text is null or r.id = %s)
   order by q.name, q.priority desc, q.not_before, q.run"""
 ANY_NUMBER = QueueLimits()
 
@@ -77,7 +92,8 @@ class PostgresQueue:
 
     def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
         self._database = Database(address, patience)
-        self._leases = LeaseKeeper(self._database.conninfo, lease_seconds() if lease is None else lease)
+        seconds = lease_seconds() if lease is None else lease
+        self._leases = LeaseKeeper(self._database.conninfo, seconds, f"{self._database.schema}_cancel")
         self._clock: Callable[[], float] = self._database.now
         self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
         """The logs of this process by run: one that was left behind here may be claimed here."""
@@ -200,18 +216,47 @@ class PostgresQueue:
         await self._execute("update queue set blocked_by = '', reason = '', tries = 0 where run = %s", (n,))
         await self._execute("select pg_notify(current_schema() || '_queue', '')", ())
 
+    async def ask_to_cancel(self, run: str, reason: str) -> bool:
+        n = (await self._find(run))["n"]
+
+        async def work(connection: Connection) -> bool:
+            asked = await connection.execute(_CANCEL, {"n": n, "reason": clean_text(reason) or "Cancelled."})
+            return await asked.fetchone() is not None
+
+        return await self._database.do(work, seconds=WRITE_SECONDS)
+
     def call_back(self, wanted: bool = True) -> None:
         self._leases.wants_back = wanted
 
-    async def list_queue(self, queue_name: str | None = None) -> list[QueuedRun]:
+    async def list_queue(self, queue_name: str | None = None, run: str | None = None) -> list[QueuedRun]:
         async def work(connection: Connection) -> list[QueuedRun]:
-            found = await (await connection.execute(_LIST, (queue_name, queue_name))).fetchall()
+            found = await (await connection.execute(_LIST, (queue_name, queue_name, run, run))).fetchall()
             return [QueuedRun(*each) for each in found]
 
         return await self._database.do(work)
 
     async def wait_for_work(self, queue_name: str, seconds: float) -> None:
         await self._database.wait_for("queue", seconds)
+
+    async def show_texts(self, texts: Mapping[str, str]) -> int:
+        values = {"runs": list(texts), "texts": [clean_text(each) for each in texts.values()]}
+
+        async def work(connection: Connection) -> int:
+            (count, _) = await (await connection.execute(_SHOW, values)).fetchone() or (0, "")
+            return int(count)
+
+        return await self._database.do(work, seconds=WRITE_SECONDS, retry=False)
+
+    async def watch_texts(self, runs: Iterable[str]) -> dict[str, str]:
+        values = {"runs": list(runs)}
+
+        async def work(connection: Connection) -> dict[str, str]:
+            return dict(await (await connection.execute(_WATCH, values)).fetchall())
+
+        return await self._database.do(work, seconds=WRITE_SECONDS, retry=False)
+
+    async def wait_for_texts(self, seconds: float) -> None:
+        await self._database.wait_for("texts", seconds)
 
     async def _find(self, prefix: str, *, check: bool = True) -> dict[str, Any]:
         return await self._database.do(lambda connection: queries.find_run(connection, prefix, self.place))

@@ -2,14 +2,15 @@
 
 The columns mean what they mean in a file (`journal/sqlite/schema.py`). `words`, `models`, `tags`, `cost`, `is_tainted`
 and `has_doubts` repeat what the JSON of a run says, so that filters need not read it. The JSON lies apart from the row,
-so that a filter without an index reads little."""
+so that a filter without an index reads little. `cancel` is the reason for which somebody asks the process that
+performs the run to cancel it. `live_texts` has what models write just now, for those who watch: it is no record."""
 
 from __future__ import annotations
 
-VERSION = 12
+VERSION = 13
 """The schema's version, counted with that of files."""
 
-READER = 12
+READER = 13
 """The oldest version of Plait's schema that can use a database of this one: newer columns do not disturb it."""
 
 TABLES = """
@@ -23,7 +24,8 @@ create table runs (
     status text not null, started double precision not null, updated double precision not null, rows integer,
     outcome text, totals text not null default '{}', cost double precision, is_tainted boolean not null default false,
     has_doubts boolean not null default false, crc bigint not null,
-    owner text not null, root bigint, claim bigint not null default 1, lease_until timestamptz
+    owner text not null, root bigint, claim bigint not null default 1, lease_until timestamptz,
+    cancel text not null default ''
 ) with (fillfactor = 85, toast_tuple_target = 128);
 alter table runs alter column words set storage main, alter column tags set storage main,
   alter column models set storage main;
@@ -62,6 +64,9 @@ create table schedules (
     zone text not null, next double precision not null
 );
 create index schedules_by_time on schedules (next);
+create unlogged table live_texts (
+    run bigint primary key, watched_until timestamptz not null, data text not null default ''
+);
 create table kept (
     id bigint generated always as identity, kind text not null, key text not null, run text not null,
     at double precision not null, data text not null, primary key (kind, key)
@@ -69,5 +74,10 @@ create table kept (
 create table contents (digest text primary key, body bytea not null);
 """
 
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {
+    13: """alter table runs add column cancel text not null default '';
+create unlogged table live_texts (
+    run bigint primary key, watched_until timestamptz not null, data text not null default ''
+)"""
+}
 """What makes a schema of the version before into this one, by version."""

@@ -319,7 +319,8 @@ class PostgresStore(PostgresQueue):
                     files = {file.digest for each in heads for file in codec.decode_head(each["head"]).files}
                     for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
                         await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
-                    await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
+                    kept = "(kind = 'rating' and key = any (%s)) or (kind = 'request' and run = any (%s))"
+                    await connection.execute(f"delete from kept where {kept}", (ids, ids))
                     for digest in files:  # unless another run has it too
                         unused = "not exists (select 1 from runs where strpos(head, %s) > 0)"
                         await connection.execute(

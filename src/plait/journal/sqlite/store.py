@@ -292,7 +292,8 @@ class SqliteStore:
                 for each, name in family:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
-                    connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+                    kept = "(kind = 'rating' AND key = ?) OR (kind = 'request' AND run = ?)"
+                    connection.execute(f"DELETE FROM kept WHERE {kept}", (name, name))
                 for file in attached:  # unless another run has it too
                     connection.execute(_DELETE_CONTENT, (file.digest, file.digest))
 

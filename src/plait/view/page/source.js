@@ -63,10 +63,10 @@ export const server = {
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
   comparison: (name) => `/comparison?${query({ name, page: pageSecret })}`,
-  start: (body) => post(path("runs"), body),
-  resume: (id, body) => post(path("runs", id, "resume"), body),
+  start: (body) => post("/v1/runs", body),
+  resume: (id, body) => post(`/v1/runs/${encodeURIComponent(id)}/${"answer" in body ? "answer" : "resume"}`, body),
   fork: (id, body) => post(path("runs", id, "fork"), body),
-  cancel: (id) => post(path("runs", id, "cancel"), {}),
+  cancel: (id) => post(`/v1/runs/${encodeURIComponent(id)}/cancel`, {}),
   // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens
   // to nothing.
   // `writing(steps)` hears what models are writing, all of it each time.

@@ -1,0 +1,249 @@
+"""Runs as a service: `/v1/runs`. They are started, listed, followed, answered and cancelled at any server process.
+
+A run is performed by the server that was asked to start it, or waits in a queue of the journal for a worker (`queue`).
+Either way the journal has it before its client learns of it, and everything else is read from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from plait.core.errors import RunExists
+from plait.journal import codec
+from plait.journal.queue import has_queue
+from plait.journal.records import RunRow
+from plait.journal.run_query import TEXTS, make_query
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import Store
+from plait.journal.timeline import Timeline
+from plait.recorded_runs import describe_run, read_open_questions
+from plait.runtime.agents.annotations import RunAnnotations
+from plait.runtime.recorded_events import events_at, recorded_loop
+from plait.server.auth import Caller
+from plait.server.errors import RequestRejected, json_response
+from plait.server.idempotency import read_key
+from plait.server.runs import RunManager
+from plait.view.live import OVER, follow, last_seen_row
+from plait.view.run_search import PAGE
+
+T = TypeVar("T")
+
+
+class StartBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A new run. With a `queue` (default: that of the server), a worker performs it: those of higher `priority` first,
+    not before the time `at`, in seconds since 1970."""
+
+    agent: str
+    question: str
+    session: str | None = None
+    user: str = ""
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    queue: str | None = None
+    priority: int = 0
+    at: float | None = None
+
+
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The user's answer to the question with that id."""
+
+    answer: str
+    question: str | None = None
+
+
+class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run that was interrupted goes on."""
+
+
+def service_routes(manager: RunManager) -> list[Route]:
+    api = RunService(manager)
+    return [
+        Route("/v1/runs", api.start, methods=["POST"]),
+        Route("/v1/runs", api.list, methods=["GET"]),
+        Route("/v1/runs/{id}", api.run),
+        Route("/v1/runs/{id}/events", api.events),
+        Route("/v1/runs/{id}/answer", api.answer, methods=["POST"]),
+        Route("/v1/runs/{id}/resume", api.resume, methods=["POST"]),
+        Route("/v1/runs/{id}/cancel", api.cancel, methods=["POST"]),
+    ]
+
+
+class RunService:
+    """The routes under /v1/runs. A client sees only runs that its own token started."""
+
+    def __init__(self, manager: RunManager) -> None:
+        self._manager, self._store = manager, manager.journal.store
+
+    async def start(self, request: Request) -> Response:
+        """Start a run, or put it in a queue; 202 when the journal has it."""
+        given, caller = await parse_body(request, StartBody), request.state.caller
+        key = await read_key(request, self._store)
+        if key is not None and await key.is_known():
+            return _accepted(key.run)
+        session = caller.session(given.session) if given.session else None
+        about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
+        if key is not None:
+            about["run_id"] = key.run
+        queue = self._manager.table.queue if given.queue is None else given.queue
+        if not queue and (given.priority or given.at is not None):
+            raise RequestRejected(400, "priority and at are for a queue.", hint="Name the queue.", param="queue")
+        try:
+            if queue:
+                more: dict[str, Any] = {"queue": queue, "priority": given.priority, "at": given.at}
+                run = await self._manager.submit(given.agent, given.question, caller, session, about, **more)
+            else:
+                async with self._manager.take_turn(session) as turn:
+                    active = await self._manager.start(
+                        given.agent, given.question, caller=caller, session=session, about=about
+                    )
+                    turn.release_after(active)
+                run = active.run
+        except RunExists as why:  # a request with the same key was faster
+            run = why.run
+        return _accepted(run)
+
+    async def list(self, request: Request) -> Response:
+        """Return the runs that match, the newest first, and whether there are `more`."""
+        wanted = make_query(**{"limit": PAGE, **read_filters(request)})
+        limit, caller = min(max(wanted.limit, 1), 200), request.state.caller
+        wanted = msgspec.structs.replace(wanted, limit=limit + 1)
+        if not caller.full:
+            label = str(RunLabel(caller.owner, "")).removesuffix(":")
+            session, user = (value and caller.session(value) for value in (wanted.session, wanted.user))
+            wanted = msgspec.structs.replace(wanted, label=label, session=session, user=user)
+        rows = await self._store.list_runs(wanted)
+        return json_response({"runs": [_describe(row, caller) for row in rows[:limit]], "more": len(rows) > limit})
+
+    async def run(self, request: Request) -> Response:
+        row = await self._manager.find_run(_run_id(request), request.state.caller)
+        return json_response(await describe_whole(self._store, row, request.state.caller))
+
+    async def events(self, request: Request) -> Response:
+        """Follow a run from the row after Last-Event-ID, or `after`, until it has ended."""
+        caller = request.state.caller
+        row = await self._manager.find_run(_run_id(request), caller)
+        after = last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
+        follower = EventFollower(self._store, row, caller)
+        await follower.skip(after)
+
+        async def stream() -> AsyncIterator[bytes]:
+            with self._manager.unfinished_replies(row.head.run) as unfinished:
+                async for event in follow(follower, lambda: self._manager.stopping, unfinished):
+                    yield event
+
+        return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a question of a run, which then goes on."""
+        given = await parse_body(request, AnswerBody)
+        return await self._go_on(request, given.answer, given.question)
+
+    async def resume(self, request: Request) -> Response:
+        await parse_body(request, ResumeBody)
+        return await self._go_on(request, None, None)
+
+    async def _go_on(self, request: Request, answer: str | None, question: str | None) -> Response:
+        run = _run_id(request)
+        return _accepted(await self._manager.answer(run, answer, question=question, caller=request.state.caller))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a run: soon, if another process performs it."""
+        run = _run_id(request)
+        await self._manager.cancel(run, caller=request.state.caller)
+        return _accepted(run)
+
+
+class EventFollower:
+    """Reads a run as it grows, and makes an event of each change, with the number of its row."""
+
+    def __init__(self, store: Store, row: RunRow, caller: Caller) -> None:
+        self._store, self._caller, self.row = store, caller, row
+        self._loop, self._timeline, self._seq = recorded_loop(row.head), Timeline(run=row.head.run), -1
+        self._status = ""
+
+    async def skip(self, after: int | None) -> None:
+        """Read the rows up to `after`, of which the client has the events."""
+        if after is not None:
+            await self._read(after)
+
+    @property
+    def over(self) -> bool:
+        return self.row.status in OVER
+
+    async def read_events(self) -> bytes:
+        """Return the new events; b"" for none. The last one of a row has its number as its id."""
+        # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
+        self.row = await self._store.find_run(self.row.head.run)
+        told = await self._read(None)
+        if self.row.status != self._status:
+            self._status = self.row.status
+            whole = await describe_whole(self._store, self.row, self._caller)
+            told += b"event: " + self._status.encode() + b"\ndata: " + codec.encode(whole) + b"\n\n"
+        return told
+
+    async def _read(self, until: int | None) -> bytes:
+        told = b""
+        for row in await self._store.read_rows(self.row.head.run, self._seq, until=until, bodies=False):
+            events = [event for moment in self._timeline.add(row) for event in events_at(moment, self._loop)]
+            for i, event in enumerate(events):
+                id = b"id: %d\n" % row.seq * (i == len(events) - 1)
+                said = msgspec.to_builtins(event)
+                told += id + b"event: " + said["type"].encode() + b"\ndata: " + codec.encode(said) + b"\n\n"
+            self._seq = row.seq
+        return told
+
+
+async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str, Any]:
+    """Return a run with its open questions, and its place in a queue (None: in none)."""
+    asked = [msgspec.to_builtins(each) for each in await read_open_questions(store, row)]
+    queued = (await store.list_queue(run=row.head.run)) if has_queue(store) and row.status not in OVER else []
+    place = (
+        {name: getattr(queued[0], name) for name in ("queue", "priority", "not_before", "reason")} if queued else None
+    )
+    return {**_describe(row, caller), "questions": asked, "queued": place}
+
+
+def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
+    """Return a run as its caller sees it: `plait runs --json` has the same fields."""
+    described = describe_run(row)
+    described |= {name: described[name] and caller.name_session(described[name]) for name in ("session", "user")}
+    del described["label"]
+    return {**described, "n": row.n}
+
+
+def _accepted(run: str) -> Response:
+    return json_response({"run": run}, 202, {"Location": f"/v1/runs/{quote(run)}", "x-plait-run": run})
+
+
+def _run_id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+async def parse_body(request: Request, kind: type[T]) -> T:
+    """Return the body as a value of a type. Raises `RequestRejected`."""
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestRejected(400, f"The body can't be used: {error}.") from None
+
+
+def read_filters(request: Request) -> dict[str, Any]:
+    """Return the filters in the address: those of `make_query`, with any number of `tag`."""
+    query = request.query_params
+    given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
+    numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
+    return {**given, **numbers, "tags": query.getlist("tag")}
+
+
+def parse_number(name: str, text: str) -> int:
+    """Return a number in the address. SQLite cannot hold longer ones."""
+    if not text.isdecimal() or len(text) > 18:
+        raise RequestRejected(400, f"{name} is a number.", param=name)
+    return int(text)
