@@ -47,7 +47,7 @@ from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.calls.child_runs import make_agent_tool
 from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.conversations.attachments import UserQuestion
-from plait.runtime.conversations.chat_messages import ChatMessages
+from plait.runtime.conversations.chat_messages import ChatMessages, GivenTurns
 from plait.runtime.hooks import check_hooks
 from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
@@ -186,7 +186,8 @@ class Agent(AgentPlans[DepsT, OutputT]):
                     log = await runs.open_log(run_spec, head, self._parts.store)
                 except SessionBusy as why:
                     # Inside a tool, it may be the turn that waits for this call; in a queue, perhaps for ever.
-                    if why.status == "queued" or (why.status == "running" and call_services() is not None):
+                    is_given = isinstance(history, GivenTurns) and history.after_turn is not None
+                    if is_given or why.status == "queued" or (why.status == "running" and call_services() is not None):
                         raise
                     await asyncio.sleep(TURN_POLL if why.status == "running" else 0)
             return await runs.perform(run_spec, head, log, self._parts.store, on_event)

@@ -113,7 +113,7 @@ class RunMaker:
                 conversation = await open_conversation(session, store, room, always_searched=always)
         if history is not None:
             conversation = continue_conversation(session, room, history)
-            if session is not None:
+            if session is not None and conversation.last_turn is None:
                 turns = await parts.require_store().list_turns(session, limit=1)
                 conversation = msgspec.structs.replace(conversation, last_turn=LastTurn.of(turns))
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None

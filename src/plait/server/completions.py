@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from plait.agent import Agent
+from plait.agent import TURN_POLL, Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
-from plait.core.errors import StaleAnswer
+from plait.core.errors import SessionBusy, StaleAnswer
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
 from plait.runtime.calls.artifacts import find_artifacts
@@ -121,7 +121,12 @@ class ChatCompletion:
                         continue  # wait for the turn of that session instead
                     if state.session != before:
                         turn.release()
-                active = await self._start_or_resume(state, named, on_event)
+                try:
+                    active = await self._start_or_resume(state, named, on_event)
+                except SessionBusy:  # a turn at another server, or of another program
+                    await asyncio.sleep(TURN_POLL)
+                    state = await self._find_state(named)
+                    continue
                 turn.release_after(active)
                 return active
 

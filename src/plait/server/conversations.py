@@ -26,7 +26,7 @@ from plait.journal.entries import Question
 from plait.journal.keys import QUESTION_ID_LENGTH
 from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import new_run_id
-from plait.journal.records import RunRow
+from plait.journal.records import LastTurn, RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
@@ -50,7 +50,7 @@ class ConversationState(Struct, frozen=True):
     `is_known`: the session exists. `waiting_run` is "" if none waits, `waiting_agent` is the served agent of that run,
     `waiting_question` is what it asks. `answered` is the question that the conversation's messages show as the last
     one. `given` are the turns before the run that the request continues, `unseen` is what the run said later than the
-    client has it.
+    client has it. `last` is the session's last turn.
     """
 
     session: str
@@ -61,6 +61,7 @@ class ConversationState(Struct, frozen=True):
     waiting_question: str = ""
     given: tuple[Exchange, ...] = ()
     unseen: str = ""
+    last: LastTurn = LastTurn()
 
 
 LOOK_BACK = 1000
@@ -82,11 +83,12 @@ def new_conversation(caller: Caller) -> ConversationState:
 
 def find_session(journal: Journal, session: str) -> ConversationState:
     """Return the state of a named session. If its last turn waits for the user, the message answers it. Blocking."""
-    run = _last_run(journal, session)
-    if not run:
+    last = LastTurn.of(journal.turns(session, limit=1))
+    if not last.run:
         return ConversationState(session)
-    row = journal.run(run)
-    return state_of(row) if row.status == "waiting" else ConversationState(session, is_known=True)
+    row = journal.run(last.run)
+    state = state_of(row) if row.status == "waiting" else ConversationState(session, is_known=True)
+    return structs.replace(state, last=last)
 
 
 def state_of(row: RunRow) -> ConversationState:
@@ -124,7 +126,7 @@ def check_turns(journal: Journal, caller: Caller, earlier: GivenTurns, state: Co
     is_proven = all(
         not turn.calls and (state.is_known or not turn.answer or turn.answer.strip() in clean) for turn in earlier.turns
     )
-    return structs.replace(earlier, turns=tuple(turns), is_proven=is_proven)
+    return structs.replace(earlier, turns=tuple(turns), is_proven=is_proven, after_turn=state.last)
 
 
 def check_agent(state: ConversationState, agent: str) -> None:
@@ -192,6 +194,7 @@ def find_by_messages(
             if unseen is not None and _is_last_turn(journal, row):
                 question = (row.outcome or {}).get("question", "")
                 known = {"answered": question, "given": row.head.given or row.head.history, "unseen": unseen}
+                known["last"] = LastTurn.of(journal.turns(row.head.session, limit=1))
                 return structs.replace(state_of(row), waiting_run=row.head.run if question else "", **known)
     return None
 

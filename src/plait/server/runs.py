@@ -21,7 +21,7 @@ from plait.core import Event
 from plait.core.errors import JournalError, UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
-from plait.journal.queue import has_queue
+from plait.journal.queue import has_queue, require_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
@@ -210,6 +210,7 @@ class RunManager:
     ) -> str:
         """Put a run in a queue, for a worker; returns its id. `queued`: `queue`, `priority` and `at`. Raises
         `ConfigError` if the journal has no queue."""
+        require_queue(self.journal.store)
         served, said = self.find_agent(agent), self._annotate(agent, caller, about)
         return await served.agent.asubmit(question, session=session, **queued, **said)
 

@@ -27,6 +27,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
 from plait.core.text import shorten
 from plait.journal.entries import CodeTurn, ToolCall
+from plait.journal.records import LastTurn
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments, chat_call
 from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, read_file_part
@@ -37,12 +38,14 @@ from plait.user_folders import state_folder
 class GivenTurns(Struct, frozen=True):
     """Turns of a conversation that the caller passed, oldest first. "" for a question or an answer: there is none.
 
-    `is_proven`: they hold nothing from outside. `contents` are the bytes of their files, by digest.
+    `is_proven`: they hold nothing from outside. `contents` are the bytes of their files, by digest. `after_turn` is the
+    last turn of the session for which they stand: a run that begins after another one raises `SessionBusy`.
     """
 
     turns: tuple[Exchange, ...] = ()
     is_proven: bool = True
     contents: Mapping[str, bytes] = {}
+    after_turn: LastTurn | None = None
 
 
 ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]] | GivenTurns

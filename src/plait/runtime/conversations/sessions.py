@@ -293,7 +293,8 @@ def continue_conversation(session: str | None, room: int, history: ChatMessages)
     shown, is_hidden = fit_turns(_turns(given.turns), room)
     name = check_session_name(session) if session is not None else ""
     kept = given.turns if shown != given.turns else ()
-    return Conversation(name, new_run_id(), shown, kept, is_hidden, not given.is_proven, given.contents)
+    is_foreign = not given.is_proven
+    return Conversation(name, new_run_id(), shown, kept, is_hidden, is_foreign, given.contents, given.after_turn)
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
