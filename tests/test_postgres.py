@@ -408,6 +408,18 @@ def test_a_newer_schema_is_refused_unless_it_says_that_this_version_can_read_it(
     assert "was written by a newer Plait (schema 99" in fails(address).message
 
 
+def test_a_schema_that_was_brought_up_to_date_is_like_a_new_one(address: str) -> None:
+    use(address)
+    columns = "select table_name, column_name, data_type, column_default from information_schema.columns"
+    columns += " where table_schema = current_schema() order by 1, 2"
+    new = asyncio.run(ask(address, columns))
+    asyncio.run(ask(address, "alter table runs drop column cancel"))
+    asyncio.run(ask(address, "drop table live_texts"))
+    asyncio.run(ask(address, "update marks set value = '12' where name = 'version'"))
+    assert use(address, "migrate") == (12, schema.VERSION)
+    assert asyncio.run(ask(address, columns)) == new
+
+
 def test_an_older_schema_is_brought_up_to_date_step_by_step(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use(address)
     now = schema.VERSION

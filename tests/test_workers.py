@@ -360,6 +360,56 @@ async def test_a_turn_that_waits_for_the_one_before_says_so(address: str, store:
     ]
 
 
+async def test_a_run_is_cancelled_in_the_queue_while_it_waits_and_while_a_worker_performs_it(
+    address: str, store: PostgresStore
+) -> None:
+    @plait.tool
+    async def wait() -> str:
+        """Waits."""
+        await asyncio.sleep(60)
+        return "waited"
+
+    recorded = plait.open_journal(address)
+    script = plait.Scripted([{"calls": [{"name": "wait", "input": {}}]}, {"answer": "done"}])
+    agent = make_agent(address, model=script, tools=[wait])
+    asking = make_agent(address, name="asks", model=script, tools=[wait], approve="effects")
+    going, queued = await agent.asubmit("a"), await agent.asubmit("b", queue="other")
+    waiting = (await asking.arun("c")).id
+    worker = QueueWorker({"a": agent}, store)
+
+    async def cancelled() -> bool:
+        row = await store.find_run(going)
+        if row.status == "running" and (await store.read_rows(going)):
+            for run in (going, queued, waiting):
+                await recorded.acancel(run, "enough")
+        return row.status == "cancelled"
+
+    await work_until(worker, cancelled)
+    for run in (going, queued, waiting):
+        row = await store.find_run(run)
+        assert (row.status, (row.outcome or {}).get("reason")) == ("cancelled", "enough")
+    assert await store.list_queue() == []
+    with pytest.raises(ConfigError, match="was cancelled in its queue and has not begun"):
+        await agent.aresume(queued)
+
+
+async def test_whoever_performs_a_run_that_is_cancelled_elsewhere_is_told_so(
+    address: str, store: PostgresStore
+) -> None:
+    agent = make_agent(address, model=plait.Scripted([{"answer": "late"}], delay=60))
+    performing = asyncio.ensure_future(agent.arun("q", run_id="r"))
+
+    async def goes_on() -> bool:
+        return bool(await store.list_runs())
+
+    await until(goes_on)
+    await plait.open_journal(address).acancel("r", "enough")
+    run = await performing
+    assert (run.status, run.reason) == ("cancelled", "enough")
+    assert (await store.find_run("r")).status == "cancelled"
+    await plait.open_journal(address).acancel("r")  # again: it is
+
+
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:
     histories = [plait.History(embedder=lambda texts: []) for _ in range(2)]  # whose repr have addresses
     made = [make_agent("postgresql://h/d", history=each) for each in histories]

@@ -458,9 +458,15 @@ class Agent(AgentPlans[DepsT, OutputT]):
         """Return the agent that goes on with a recorded run, the store, and the run."""
         store = self._parts.require_store()
         row = await store.find_run(id_of_run(run))
-        if row.status == "queued" and not row.head.has_begun:
-            hint = f"A worker with the agent {row.head.agent} begins it (plait worker)."
-            raise ConfigError(f"Run {row.head.run} waits in a queue and has not begun.", hint=hint)
+        if row.status in ("queued", "cancelled") and not row.head.has_begun:
+            is_queued = row.status == "queued"
+            hint = (
+                f"A worker with the agent {row.head.agent} begins it (plait worker)."
+                if is_queued
+                else "Submit it again."
+            )
+            where = "waits in a queue" if is_queued else "was cancelled in its queue"
+            raise ConfigError(f"Run {row.head.run} {where} and has not begun.", hint=hint)
         return self._with_loop_of(row.head), store, row
 
     def _with_loop_of(self, head: RunHead) -> Agent[DepsT, OutputT]:

@@ -21,7 +21,7 @@ import msgspec
 from plait import __version__
 from plait.agent import Agent
 from plait.core import Event
-from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers, RunCancelled
+from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
 from plait.journal.owner import owner_of_this_process
 from plait.journal.queue import QueueLimits, QueueStore
 from plait.journal.records import RunRow
@@ -111,8 +111,8 @@ class QueueWorker:
                 await self.agents[name].aresume(run, on_event=self._shown.listen())
             else:
                 await begin(self.agents[name], row, self.store, self._shown.listen())
-        except (HandedBack, RunCancelled) as why:
-            logger.info("run %s: %s", run, why or "it was handed back")
+        except HandedBack:
+            logger.info("run %s was handed back", run)
         except Exception as why:
             reason = why.message if isinstance(why, PlaitError) else f"{type(why).__name__}: {why}"
             logger.warning("run %s cannot be performed here: %s", run, reason, exc_info=not isinstance(why, PlaitError))

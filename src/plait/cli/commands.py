@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("worker", "Take runs from a queue and perform them, beside other workers."),
     "submit": ("worker", "Put a question in the queue."),
     "queue": ("worker", "List the runs that wait in a queue or go on."),
+    "cancel": ("worker", "Cancel a run that waits, is in a queue, or goes on elsewhere."),
     "plan": ("plan", "Write, draw and price a plan before anything runs."),
     "compare": ("compare", "Compare loops and models on the same tasks, in one table."),
     "results": ("compare", "List stored comparisons and show their tables."),

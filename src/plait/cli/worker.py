@@ -20,7 +20,7 @@ from plait.core.text import clean, format_count
 from plait.journal.queue import QueueLimits, require_queue
 from plait.journal.run_query import parse_age
 from plait.journal.store import open_store, wait_for
-from plait.recorded_runs import format_time
+from plait.recorded_runs import RecordedRuns, format_time
 
 EPILOG = """\
 \b
@@ -111,6 +111,16 @@ def submit(
     said = options.read_annotations(about)
     more: dict[str, Any] = {"queue": queue, "priority": priority, "at": at, "every": every, "zone": zone, **said}
     click.echo(found.submit(question, session=session, **more))
+
+
+@click.command()
+@click.argument("run")
+@click.option("--reason", default="Cancelled by the user.", metavar="TEXT", help="What the record says.")
+@options.journal
+def cancel(run: str, reason: str, journal: str | None) -> None:
+    """Cancel a run that waits, was interrupted or is in a queue. In PostgreSQL, also one that goes on anywhere."""
+    row = wait_for(open_store(place := options.journal_path(journal)).find_run(run))
+    RecordedRuns(open_store(place)).cancel(row.head.run, reason)
 
 
 @click.command()

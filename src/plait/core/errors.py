@@ -55,14 +55,6 @@ class StaleAnswer(ConfigError):
         self.waits = tuple(waits)
 
 
-class RunCancelled(PlaitError):
-    """Raised where a run is performed that somebody else has cancelled. `run` is its id."""
-
-    def __init__(self, run: str, reason: str) -> None:
-        super().__init__(f"Run {run} was cancelled: {reason}", hint=f"`plait resume {run}` goes on with it.")
-        self.run = run
-
-
 class SessionBusy(PlaitError):
     """Raised when a run can't begin, because another turn of its session goes on (`status` "running"; a run that a
     tool starts does not wait for it), or waits in a queue ("queued"). `run` is that turn. "": another turn has come

@@ -22,7 +22,6 @@ from plait.core.errors import (
     PlaitError,
     RecordChanged,
     ReplayDiffers,
-    RunCancelled,
 )
 from plait.journal.entries import Question
 from plait.journal.memory import MemoryLog
@@ -287,25 +286,19 @@ async def perform(
     on_end: Callable[[Engine], None] | None = None,
 ) -> Run[Any]:
     """Perform an opened run to its end, in a task of its own. `on_end` gets the engine, when it has ended.
-    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised, and
-    `RunCancelled` if another process asked to cancel the run."""
+    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised."""
     listener = Listener(on_event) if on_event is not None else None
     work = _perform(run_spec, head, log, store, listener, resumed, on_end)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
-    loop, asked = asyncio.get_running_loop(), list[str]()
+    loop = asyncio.get_running_loop()
 
     def cancel(reason: str) -> None:
-        if not task.done() and not task.cancelling():
-            asked.append(reason)
-            task.cancel(reason)
-
-    def cancel_from_elsewhere(reason: str) -> None:
         with suppress(RuntimeError):  # the event loop has ended
-            loop.call_soon_threadsafe(cancel, reason)
+            loop.call_soon_threadsafe(lambda: task.done() or task.cancelling() or task.cancel(reason))
 
-    log.on_cancel(cancel_from_elsewhere)
+    log.on_cancel(cancel)
     try:
         await wait_to_end(task)
     finally:
@@ -318,8 +311,6 @@ async def perform(
                 await log.end(crashed.status, msgspec.to_builtins(crashed), {})
     if listener is not None and listener.error is not None:
         raise listener.error
-    if asked and task.cancelled():
-        raise RunCancelled(head.run, asked[0])
     return task.result()
 
 

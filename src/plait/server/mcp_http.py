@@ -1,8 +1,9 @@
 """The MCP server at /mcp, over streamable HTTP.
 
 The guard has checked the token, Host and Origin, and read the body. A session of the transport belongs to the token
-that opened it; another token cannot find it. A task holds the sessions. The first request starts the task, and it ends
-when the server stops and its runs are over.
+that opened it; another token cannot find it. A server whose journal others may share has no sessions: each request
+stands alone, and a client of the older protocol gets a question as text. A task holds the sessions. The first request
+starts the task, and it ends when the server stops and its runs are over.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from plait.journal.store import is_address
 from plait.server.auth import Caller
 from plait.server.runs import RunManager
 
@@ -57,7 +59,11 @@ class McpEndpoint:
 
         limit = int(self._manager.table.body_mb * 1_000_000)
         server = make_server(self._manager)
-        sessions = StreamableHTTPSessionManager(server, max_sessions=SESSIONS, max_request_body_size=limit)
+        # The next request of a session may come to another server on the same journal.
+        is_shared = is_address(self._manager.journal.place)
+        sessions = StreamableHTTPSessionManager(
+            server, stateless=is_shared, max_sessions=SESSIONS, max_request_body_size=limit
+        )
         async with sessions.run():
             ready.set_result(sessions)
             while not (self._manager.stopping and not self._manager.running):

@@ -10,7 +10,7 @@ from __future__ import annotations
 VERSION = 13
 """The schema's version, counted with that of files."""
 
-READER = 13
+READER = 12
 """The oldest version of Plait's schema that can use a database of this one: newer columns do not disturb it."""
 
 TABLES = """
