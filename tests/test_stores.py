@@ -366,9 +366,11 @@ async def test_files_are_stored_once_and_go_with_the_last_run_that_has_them(stor
         log = await store.begin(head(run, attachments=(file,)), ME, contents={file.digest: picture.data})
         await end(log)
     assert await store.read_contents([file]) == {file.digest: picture.data}
-    await store.delete(["one"])
+    assert await store.delete(["one"]) == 1
+    await store.compact()
     assert await store.read_contents([file]) == {file.digest: picture.data}
     await store.delete(["two"])
+    await store.compact()
     with pytest.raises(JournalError):
         await store.read_contents([file])
 

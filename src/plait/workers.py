@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +31,9 @@ from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.guard import HandedBack
 from plait.runtime.run import Run
+
+if TYPE_CHECKING:
+    from plait.server.metrics import ProcessMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +53,26 @@ class QueueWorker:
         queue: str = "default",
         concurrency: int = 10,
         limits: QueueLimits = ANY_NUMBER,
+        metrics: ProcessMetrics | None = None,
     ) -> None:
         if not agents:
             hint = "Name one with -a, or in the table [agents] of plait.toml."
             raise ConfigError("A worker needs an agent.", hint=hint)
         self.agents, self.store, self.queue = dict(agents), store, queue
-        self.concurrency, self.limits = concurrency, limits
+        self.concurrency, self.limits, self._metrics = concurrency, limits, metrics
         self._versions = {name: version_of(agent) for name, agent in agents.items()}
         self._runs: dict[asyncio.Task[None], RunRow] = {}
+        if metrics is not None:
+            metrics.running.set_function(lambda: len(self._runs))
         self._draining = asyncio.Event()
         self.performed = 0
         """How many runs have ended here, or were handed back."""
+        self._looked = -math.inf
+        """When the journal last answered."""
+
+    def takes_work(self) -> bool:
+        """Return whether it does not drain, and has just looked for work."""
+        return not self._draining.is_set() and time.monotonic() - self._looked < 10 * POLL
 
     def drain(self) -> None:
         """Take nothing new, and hand back what goes on."""
@@ -77,7 +91,10 @@ class QueueWorker:
                 taken = []
                 if free > 0:
                     taken = await self.store.take(self.queue, self._versions, owner, free, self.limits)
+                self._looked = time.monotonic()
                 for row in taken:
+                    if self._metrics is not None and row.head.has_begun and row.status == "running":
+                        self._metrics.takeovers.inc()
                     task = asyncio.create_task(self._perform(row), name=f"plait run {row.head.run}")
                     self._runs[task] = row
                     task.add_done_callback(self._forget)
@@ -101,12 +118,12 @@ class QueueWorker:
 
     async def _perform(self, row: RunRow) -> None:
         """Begin a run, or go on with it. Whatever is wrong, the worker goes on."""
-        name, run = row.head.agent, row.head.run
+        name, run, began = row.head.agent, row.head.run, time.monotonic()
         try:
-            if row.head.has_begun:
-                await self.agents[name].aresume(run)
-            else:
-                await begin(self.agents[name], row, self.store)
+            agent = self.agents[name]
+            done = await (agent.aresume(run) if row.head.has_begun else begin(agent, row, self.store))
+            if self._metrics is not None:
+                self._metrics.add_run(name, done, time.monotonic() - began)
         except HandedBack:
             logger.info("run %s was handed back", run)
         except Exception as why:

@@ -69,6 +69,17 @@ _LIST = f"""select r.id, q.name, q.agent, case when r.lease_until >= clock_times
         || ')' {_EARLIER} order by e.n limit 1), '') else '' end
   from queue q join runs r on r.n = q.run where %s::text is null or q.name = %s
   order by q.name, q.priority desc, q.not_before, q.run"""
+_COUNT = f"""with found as (select coalesce(q.name, '') as queue,
+    case when r.lease_until >= clock_timestamp() then 'running' when r.status = 'waiting' then 'waiting'
+      when q.blocked_by <> '' or q.tries >= 10 then 'blocked' when r.status = 'running' then 'interrupted'
+      when q.not_before > clock_timestamp() then 'delayed' when exists (select 1 {_EARLIER}) then 'turn'
+      else 'ready' end as state,
+    case when r.lease_until >= clock_timestamp() then r.lease_until - %s * interval '1 s'
+      else greatest(r.lease_until, q.not_before, to_timestamp(r.updated)) end as since
+    from runs r left join queue q on q.run = r.n
+    where r.status in ('queued', 'running', 'waiting') and r.root is null)
+  select queue, state, count(*), greatest(0, max(extract(epoch from clock_timestamp() - since)))::float8
+    from found group by 1, 2"""
 ANY_NUMBER = QueueLimits()
 
 
@@ -210,6 +221,12 @@ class PostgresQueue:
             return [QueuedRun(*each) for each in found]
 
         return await self._database.do(work)
+
+    async def count_queue(self) -> list[tuple[str, str, int, float]]:
+        async def work(connection: Connection) -> list[Any]:
+            return await (await connection.execute(_COUNT, (self._leases.seconds,))).fetchall()
+
+        return await self._database.do(work, seconds=3, retry=False)
 
     async def wait_for_work(self, queue_name: str, seconds: float) -> None:
         await self._database.wait_for("queue", seconds)
