@@ -173,7 +173,8 @@ class MemoryStore:
         return [SessionRow(name, len(turns[name]), last[name].head.question, last[name].started) for name in names]
 
     async def delete(self, runs: Any, *, skip_active: bool = False) -> int:
-        left = [row for row in [await self.find_run(run) for run in runs] if not (skip_active and row.status in ACTIVE)]
+        rows = [await self.find_run(run) for run in runs if not skip_active or run in self.runs]
+        left = [row for row in rows if not (skip_active and row.status in ACTIVE)]
         for row in left:
             if row.status == "running":
                 raise JournalError(f"Run {row.head.run} is still going on.")

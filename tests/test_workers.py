@@ -391,8 +391,8 @@ class Fleet:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, **environment: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "plait", "worker", "-a", "worker_agents:agent", "--concurrency", "4"]
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "plait", "worker", "-a", "worker_agents:agent", "--concurrency", "4", *options]
         log = (self.folder / "log").open("ab")
         with log:
             process = subprocess.Popen(

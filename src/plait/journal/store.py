@@ -300,7 +300,8 @@ class Store(Protocol):
 
     async def mark_restored(self) -> int:
         """Note that the store came back from a backup. Returns how many runs have not ended: when one is resumed, each
-        call with effects needs approval, because its record may lack what was done since the backup."""
+        call with effects needs approval, because its record may lack what was done since the backup. A queued run that
+        had not begun stays until `unblock`; times of schedules that have passed are left out."""
         ...
 
     async def close(self) -> None:

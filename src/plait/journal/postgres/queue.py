@@ -75,7 +75,7 @@ _COUNT = f"""with found as (select coalesce(q.name, '') as queue,
       when q.not_before > clock_timestamp() then 'delayed' when exists (select 1 {_EARLIER}) then 'turn'
       else 'ready' end as state,
     case when r.lease_until >= clock_timestamp() then r.lease_until - %s * interval '1 s'
-      else greatest(r.lease_until, q.not_before, to_timestamp(r.updated)) end as since
+      else coalesce(r.lease_until, greatest(q.not_before, to_timestamp(r.updated))) end as since
     from runs r left join queue q on q.run = r.n
     where r.status in ('queued', 'running', 'waiting') and r.root is null)
   select queue, state, count(*), greatest(0, max(extract(epoch from clock_timestamp() - since)))::float8

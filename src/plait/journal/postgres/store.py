@@ -44,6 +44,7 @@ from plait.journal.row_codec import (
     read_time,
 )
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.schedules import next_time
 from plait.journal.store import ACTIVE, ENDED, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
 
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
@@ -63,6 +64,10 @@ _UNUSED = """select coalesce(max(n), 0), extract(epoch from clock_timestamp())::
 """The files that no run has, by one look at all heads, without a lock."""
 _DELETE_UNUSED = """with new as materialized (select head from runs where n > %s or updated > %s)
   delete from contents where digest = any (%s) and not exists (select 1 from new where strpos(head, digest) > 0)"""
+_HOLD_QUEUED = """update queue q set tries = 10, reason = 'It may have begun after the backup was made.' from runs r
+  where r.n = q.run and r.status = 'queued' and q.not_before <= clock_timestamp()
+    and not exists (select 1 from events e where e.run = r.n)"""
+"""Those on record ask for approval instead."""
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
@@ -421,10 +426,17 @@ class PostgresStore(PostgresQueue):
 
     async def mark_restored(self) -> int:
         async def work(connection: Connection) -> int:
-            await self._database.mark(connection, {"restored": repr(self._clock())})
-            (count,) = await (
-                await connection.execute(f"select count(*) from runs where {_UNFINISHED}")
-            ).fetchone() or (0,)
+            now = self._clock()
+            async with connection.transaction():
+                await self._database.mark(connection, {"restored": repr(now)})
+                await connection.execute(_HOLD_QUEUED)
+                for each in await queries.fetch(
+                    connection, "select * from schedules where next <= %s for update", [now]
+                ):
+                    after = (next_time(each["every"], each["zone"], now), each["name"])
+                    await connection.execute("update schedules set next = %s where name = %s", after)
+                unfinished = f"select count(*) from runs where {_UNFINISHED}"
+                (count,) = await (await connection.execute(unfinished)).fetchone() or (0,)
             return int(count)
 
         return await self._database.do(work)
