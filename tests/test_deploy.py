@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import plait
 from plait.core import File
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.begin import FILES_GATE
 from plait.journal.postgres.store import PostgresStore
@@ -333,14 +333,23 @@ async def test_a_worker_needs_no_more_rights_than_the_page_gives(tmp_path: Path)
         await working
         assert (await collect(store))["plait_journal_up",] == 1
         await asyncio.to_thread(Journal(store=store).run, run)
-        await store.delete([run])
-        await store.compact()
+        with pytest.raises(JournalError, match="permission denied"):
+            await store.delete([run])
         with psycopg.connect(plain) as connection:
-            for forbidden in ("drop table plait.runs", "create table plait.x (n int)", "truncate plait.events"):
+            for forbidden in (
+                "drop table plait.runs",
+                "create table plait.x (n int)",
+                "truncate plait.events",
+                "update plait.events set data = ''",
+                "delete from plait.events",
+                "delete from plait.late_results",
+            ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(forbidden)
                 connection.rollback()
         await store.close()
+        assert await PostgresStore.at(owner).delete([run]) == 1
+        await PostgresStore.at(owner).compact()
         await PostgresStore.at(owner).close()
     finally:
         admin.execute(f"drop database {database} with (force)")
