@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import plait
 from plait.core import File
 from plait.core.errors import ConfigError, JournalError
+from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.begin import FILES_GATE
 from plait.journal.postgres.store import PostgresStore
@@ -29,7 +31,7 @@ from plait.journal.store import Journal, open_store
 from plait.models.base import Abilities
 from plait.server.metrics import ProcessMetrics, serve_status
 from plait.workers import QueueWorker
-from postgres_server import shared_server
+from postgres_server import find_binaries, shared_server
 from test_workers import Fleet, make_agent, until
 
 PAGE = Path(__file__).parent.parent / "docs" / "deploy.md"
@@ -201,7 +203,7 @@ async def test_a_worker_counts_what_it_takes_over_and_says_whether_it_takes_work
 
 async def test_a_worker_that_drains_or_whose_database_is_away_is_not_healthy(store: PostgresStore) -> None:
     worker, port = QueueWorker({"a": make_agent(store.place)}, store), free_port()
-    serve_status(worker, ProcessMetrics(store), f"127.0.0.1:{port}")
+    serve_status(worker, f"127.0.0.1:{port}")
     url = f"http://127.0.0.1:{port}/health"
     assert (await asyncio.to_thread(fetch, url))[0] == 503  # it has not looked yet
     working = asyncio.ensure_future(worker.work())
@@ -222,7 +224,7 @@ async def test_a_worker_that_drains_or_whose_database_is_away_is_not_healthy(sto
 async def test_an_address_that_cannot_be_listened_on_is_said(store: PostgresStore, wrong: str) -> None:
     worker = QueueWorker({"a": make_agent(store.place)}, store)
     with pytest.raises(ConfigError, match="--metrics"):
-        serve_status(worker, ProcessMetrics(store), wrong)
+        serve_status(worker, wrong)
 
 
 # -- retention
@@ -296,6 +298,73 @@ async def test_what_was_queued_before_a_backup_begins_only_when_a_user_says_so(
     assert [row.head.question for row in await store.take("default", *mine, 9)] == ["later"]
     await store.unblock(run)
     assert [row.head.run for row in await store.take("default", *mine, 9)] == [run]
+
+
+async def test_a_dump_made_while_workers_run_is_restored_and_repeats_nothing(tmp_path: Path) -> None:
+    server, binaries = shared_server(), find_binaries()
+    assert binaries is not None
+    base, names = server.address.rpartition("/")[0], [f"{each}_{os.getpid()}" for each in ("dumped", "restored")]
+    before, after = [f"{base}/{name}" for name in names]
+    paid: list[str] = []
+
+    @plait.tool
+    async def pay(ctx: plait.Context[Any], n: int) -> str:
+        """Pay."""
+        await asyncio.sleep(0.15)
+        paid.append(f"{ctx.run_id} {n}")
+        return "paid"
+
+    replies = [*({"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(4)), {"answer": "done"}]
+    admin = psycopg.connect(server.address, autocommit=True)
+    try:
+        for name in names:
+            admin.execute(f"create database {name}")
+        agent = make_agent(before, tools=[pay], model=plait.Scripted(replies))
+        store = PostgresStore.at(before)
+        runs = [await agent.asubmit("q"), await agent.asubmit("q")]
+        worker = QueueWorker({"a": agent}, store, concurrency=1)
+        working = asyncio.ensure_future(worker.work())
+
+        async def has_paid() -> bool:
+            return len(paid) >= 2
+
+        async def all_answered() -> bool:
+            return all(row.status == "answered" for row in await store.list_runs())
+
+        await until(has_paid)
+        dump = tmp_path / "plait.dump"
+        command = [binaries / "pg_dump", "--format=custom", "--schema=plait", f"--file={dump}", before]
+        await asyncio.to_thread(subprocess.run, command, check=True)
+        await until(all_answered)
+        worker.drain()
+        await working
+        await store.close()
+        command = [binaries / "pg_restore", f"--dbname={after}", dump]
+        await asyncio.to_thread(subprocess.run, command, check=True)
+        store = PostgresStore.at(after)
+        assert await store.mark_restored() == 2 and await store.check() == []
+        async with await psycopg.AsyncConnection.connect(after, autocommit=True) as connection:
+            await connection.execute("update plait.runs set lease_until = null")  # as after 20 seconds
+        restored = agent.using(journal=after)
+        worker = QueueWorker({"a": restored}, store)
+        working = asyncio.ensure_future(worker.work())
+
+        async def waits() -> bool:
+            return (await store.find_run(runs[0])).status == "waiting"
+
+        await until(waits)
+        worker.drain()
+        await working
+        assert len(paid) == 8  # as before the dump was restored: nothing is repeated
+        assert (await store.find_run(runs[1])).status == "queued"
+        asked = (await find_open_questions(store, runs[0]))[0].question
+        await restored.aresume(runs[0], "yes", question=asked)
+        assert len(paid) == 9
+        await store.close()
+    finally:
+        for name in names:
+            admin.execute(f"drop database if exists {name} with (force)")
+        admin.close()
 
 
 # -- the page

@@ -53,22 +53,25 @@ class QueueWorker:
         queue: str = "default",
         concurrency: int = 10,
         limits: QueueLimits = ANY_NUMBER,
-        metrics: ProcessMetrics | None = None,
     ) -> None:
         if not agents:
             hint = "Name one with -a, or in the table [agents] of plait.toml."
             raise ConfigError("A worker needs an agent.", hint=hint)
         self.agents, self.store, self.queue = dict(agents), store, queue
-        self.concurrency, self.limits, self._metrics = concurrency, limits, metrics
+        self.concurrency, self.limits = concurrency, limits
+        self.metrics: ProcessMetrics | None = None
         self._versions = {name: version_of(agent) for name, agent in agents.items()}
         self._runs: dict[asyncio.Task[None], RunRow] = {}
-        if metrics is not None:
-            metrics.running.set_function(lambda: len(self._runs))
         self._draining = asyncio.Event()
         self.performed = 0
         """How many runs have ended here, or were handed back."""
         self._looked = -math.inf
         """When the journal last answered."""
+
+    @property
+    def running(self) -> int:
+        """Return how many runs go on here."""
+        return len(self._runs)
 
     def takes_work(self) -> bool:
         """Return whether it does not drain, and has just looked for work."""
@@ -93,8 +96,8 @@ class QueueWorker:
                     taken = await self.store.take(self.queue, self._versions, owner, free, self.limits)
                 self._looked = time.monotonic()
                 for row in taken:
-                    if self._metrics is not None and row.head.has_begun and row.status == "running":
-                        self._metrics.takeovers.inc()
+                    if self.metrics is not None and row.head.has_begun and row.status == "running":
+                        self.metrics.takeovers.inc()
                     task = asyncio.create_task(self._perform(row), name=f"plait run {row.head.run}")
                     self._runs[task] = row
                     task.add_done_callback(self._forget)
@@ -122,8 +125,8 @@ class QueueWorker:
         try:
             agent = self.agents[name]
             done = await (agent.aresume(run) if row.head.has_begun else begin(agent, row, self.store))
-            if self._metrics is not None:
-                self._metrics.add_run(name, done, time.monotonic() - began)
+            if self.metrics is not None:
+                self.metrics.add_run(name, done, time.monotonic() - began)
         except HandedBack:
             logger.info("run %s was handed back", run)
         except Exception as why:

@@ -68,15 +68,12 @@ def worker(
     if len(places) > 1:
         raise ConfigError(f"The agents have different journals: {', '.join(sorted(places))}.", hint="Give --journal.")
     store = require_queue(next(iter(agents.values()))._parts.require_store())  # QueueWorker says it if there are none
-    counted = None
+    made = QueueWorker(agents, store, queue, concurrency, QueueLimits(limit, user_limit))
     if metrics is not None:
         require_modules("--metrics", {"prometheus_client": "server"})
-        from plait.server.metrics import ProcessMetrics, serve_status
+        from plait.server.metrics import serve_status
 
-        counted = ProcessMetrics(store)
-    made = QueueWorker(agents, store, queue, concurrency, QueueLimits(limit, user_limit), counted)
-    if counted is not None and metrics is not None:
-        serve_status(made, counted, metrics)
+        serve_status(made, metrics)
 
     async def work() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -61,9 +61,6 @@ class ProcessMetrics(Collector):
         """Estimate the seconds until a run can start, from 1 to 60, by the wall time of the last runs."""
         return min(60.0, max(1.0, self._usual_seconds * (1 + waiting) / concurrent))
 
-    def describe(self) -> Iterator[Metric]:
-        return iter(())  # registering asks no database
-
     def collect(self) -> Iterator[Metric]:
         """Return what this process has performed and, for a journal with a queue, what all processes have to do."""
         steps = CounterMetricFamily("plait_steps", "Requests, tool calls and other work performed.", labels=["kind"])
@@ -91,8 +88,10 @@ class ProcessMetrics(Collector):
         yield from (runs, ages)
 
 
-def serve_status(worker: QueueWorker, metrics: ProcessMetrics, address: str) -> None:
-    """Answer /metrics and /health of a worker at HOST:PORT, in daemon threads. Raises `ConfigError`."""
+def serve_status(worker: QueueWorker, address: str) -> None:
+    """Count what a worker does, and answer /metrics and /health at HOST:PORT. Raises `ConfigError`."""
+    worker.metrics = metrics = ProcessMetrics(worker.store)
+    metrics.running.set_function(lambda: worker.running)
     host, _, port = address.rpartition(":")
     try:
         server, _ = start_http_server(int(port), host.strip("[]"), metrics.registry)

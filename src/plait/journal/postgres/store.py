@@ -301,10 +301,7 @@ class PostgresStore(PostgresQueue):
         return await self._database.do(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
-        wanted = list(runs)
-        if not skip_active:
-            for run in wanted:
-                await self._find(run)
+        wanted = list(runs) if skip_active else [(await self._find(run))["id"] for run in runs]
 
         async def work(connection: Connection) -> int:
             async with connection.transaction():
@@ -312,20 +309,17 @@ class PostgresStore(PostgresQueue):
                 locked = [each["n"] for each in await queries.fetch(connection, lock, (wanted, skip_active))]
                 # Read after that: nobody claims them any more.
                 whole = f"select {queries.RUN} {queries.FROM} where r.n = any (%s)"
-                found = {
-                    each["id"]: queries.read_run(each) for each in await queries.fetch(connection, whole, [locked])
-                }
-                for run, row in list(found.items()):
-                    if skip_active and row.status in ACTIVE:
-                        del found[run]
-                    elif row.status == "running":
-                        raise JournalError(f"Run {run} is still going on.", hint="Stop it first, then delete it.")
-                family = await queries.families(connection, found)
+                rows = [queries.read_run(each) for each in await queries.fetch(connection, whole, [locked])]
+                if skip_active:
+                    rows = [row for row in rows if row.status not in ACTIVE]
+                elif going := [row.head.run for row in rows if row.status == "running"]:
+                    raise JournalError(f"Run {going[0]} is still going on.", hint="Stop it first, then delete it.")
+                family = await queries.families(connection, [row.head.run for row in rows])
                 numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
                 for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
                     await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
                 await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
-            return len(found)
+            return len(rows)
 
         return await self._database.do(work)
 
