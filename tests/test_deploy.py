@@ -193,8 +193,6 @@ async def test_a_worker_counts_what_it_takes_over_and_says_whether_it_takes_work
         assert found["plait_steps_total", "request"] >= 1
         await make_agent(address, name="payer").asubmit("long")
         await asyncio.sleep(0.1)
-        second.send_signal(signal.SIGSTOP)
-        second.send_signal(signal.SIGCONT)
         second.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(second.wait, 20) == 0
     finally:
@@ -379,13 +377,18 @@ async def test_a_worker_needs_no_more_rights_than_the_page_gives(tmp_path: Path)
     database = f"deploy_{os.getpid()}"
     admin = psycopg.connect(server.address, autocommit=True)
     admin.execute(f"create database {database}")
-    owner = server.address.rpartition("/")[0] + f"/{database}"
-    plain = owner.replace("postgres@", "plait_worker@")
+    admin.execute(f"create role plait login; alter database {database} owner to plait")
+    superuser = server.address.rpartition("/")[0] + f"/{database}"
+    owner, plain = (superuser.replace("postgres@", f"{role}@") for role in ("plait", "plait_worker"))
     try:
         await make_agent(owner).arun("makes the tables")
+        with psycopg.connect(superuser, autocommit=True) as connection:
+            [block] = blocks("sql")
+            connection.execute(block)
         with psycopg.connect(owner, autocommit=True) as connection:
-            for block in blocks("sql"):
-                connection.execute(block)
+            connection.execute("create table plait.of_a_later_version (n int)")
+        with psycopg.connect(plain, autocommit=True) as connection:
+            connection.execute("insert into plait.of_a_later_version values (1)")
         agent = make_agent(plain)
         store = PostgresStore.at(plain)
         picture = File.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100), "a.png")
@@ -422,7 +425,7 @@ async def test_a_worker_needs_no_more_rights_than_the_page_gives(tmp_path: Path)
         await PostgresStore.at(owner).close()
     finally:
         admin.execute(f"drop database {database} with (force)")
-        admin.execute("drop role if exists plait_worker")
+        admin.execute("drop role if exists plait_worker, plait")
         admin.close()
 
 
