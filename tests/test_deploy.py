@@ -199,6 +199,38 @@ async def test_a_worker_counts_what_it_takes_over_and_says_whether_it_takes_work
         fleet.stop()
 
 
+async def test_a_run_that_was_handed_back_is_not_taken_over(address: str, store: PostgresStore) -> None:
+    @plait.tool
+    async def pay() -> str:
+        """Pay."""
+        await asyncio.sleep(0.3)
+        return "paid"
+
+    replies = [{"calls": [{"name": "pay", "input": {}}]}, {"answer": "done"}]
+    agent = make_agent(address, tools=[pay], model=plait.Scripted(replies))
+    run = await agent.asubmit("q")
+    first, second = QueueWorker({"a": agent}, store), QueueWorker({"a": agent}, store)
+    second.metrics = ProcessMetrics(store)
+    working = asyncio.ensure_future(first.work())
+
+    async def has_begun() -> bool:
+        return any(row.record.key.startswith("1.") for row in await store.read_rows(run))
+
+    async def has_ended() -> bool:
+        return (await store.find_run(run)).status == "answered"
+
+    await until(has_begun)
+    first.drain()
+    await working
+    assert (await store.find_run(run)).status == "queued"
+    working = asyncio.ensure_future(second.work())
+    await until(has_ended)
+    second.drain()
+    await working
+    samples = {each.name: each.value for each in next(iter(second.metrics.takeovers.collect())).samples}
+    assert samples["plait_takeovers_total"] == 0
+
+
 async def test_a_worker_that_drains_or_whose_database_is_away_is_not_healthy(store: PostgresStore) -> None:
     worker, port = QueueWorker({"a": make_agent(store.place)}, store), free_port()
     serve_status(worker, f"127.0.0.1:{port}")
