@@ -271,21 +271,18 @@ class SqliteStore:
         wanted = list(runs)
 
         def work(connection: sqlite3.Connection) -> int:
-            count = 0
-            for run in wanted:
-                if skip_active and not connection.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
-                    continue
-                n, row = queries.find_run(connection, run, self.path)
-                if skip_active and row.status in ACTIVE:
-                    continue
+            is_there = "SELECT 1 FROM runs WHERE id = ?"
+            left = [each for each in wanted if not skip_active or connection.execute(is_there, (each,)).fetchone()]
+            found = [queries.find_run(connection, run, self.path) for run in left]
+            found = [(n, row) for n, row in found if not (skip_active and row.status in ACTIVE)]
+            for n, row in found:
                 if row.status == "running" and life_of_holder(self._file, row.owner) == "alive":
                     raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
                 for each, name in [(n, row.head.run), *queries.descendants(connection, row.head.run)]:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
                     connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
-                count += 1
-            return count
+            return len(found)
 
         return await self._open_writer().transact(work)
 
