@@ -17,7 +17,7 @@ from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
 from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
-from plait.journal.store import ENDED, KeptRecord, StoreInfo
+from plait.journal.store import ACTIVE, ENDED, KeptRecord, StoreInfo
 
 
 class KeptLog(MemoryLog):
@@ -191,17 +191,17 @@ class MemoryStore:
         turns = {name: await self.list_turns(name) for name in names}
         return [SessionRow(name, len(turns[name]), last[name].head.question, last[name].started) for name in names]
 
-    async def delete(self, runs: Any) -> None:
-        for row in [await self.find_run(run) for run in runs]:
+    async def delete(self, runs: Any, *, skip_active: bool = False) -> int:
+        rows = [await self.find_run(run) for run in runs if not skip_active or run in self.runs]
+        left = [row for row in rows if not (skip_active and row.status in ACTIVE)]
+        for row in left:
             if row.status == "running":
                 raise JournalError(f"Run {row.head.run} is still going on.")
             await self.delete([each.head.run for each in await self.list_runs(RunQuery(caller=row.head.run))])
-            run = self.runs.pop(row.head.run).run
-            gone = {
-                ("rating", run),
-                *(key for key, each in self.kept.items() if (key[0], each.run) == ("request", run)),
-            }
-            self.kept = {key: each for key, each in self.kept.items() if key not in gone}
+            self.kept.pop(("rating", self.runs.pop(row.head.run).run), None)
+        return len(left)
+
+    async def compact(self) -> None:
         used = {each.digest for log in self.runs.values() for each in log.head.attachments}
         self.files = {digest: data for digest, data in self.files.items() if digest in used}
 
@@ -246,4 +246,4 @@ class MemoryStore:
     async def migrate(self) -> tuple[int, int]:
         return 0, 0
 
-    compact = check = close
+    check = close

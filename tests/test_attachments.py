@@ -439,6 +439,7 @@ def test_deleting_a_run_removes_files_that_no_other_run_has(tmp_path: Path) -> N
     with sqlite3.connect(journal) as connection:
         assert len(connection.execute("SELECT digest FROM contents").fetchall()) == 2
     asyncio.run(Journal.at(journal).store.delete([first.id]))
+    asyncio.run(Journal.at(journal).store.compact())
     with sqlite3.connect(journal) as connection:
         assert connection.execute("SELECT digest FROM contents").fetchall() == [(PHOTO.attachment.digest,)]
     assert agent.replay(second.id).whole

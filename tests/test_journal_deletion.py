@@ -83,7 +83,7 @@ def test_nothing_is_deleted_without_yes_or_in_a_dry_run(shell: Shell) -> None:
     done = shell("runs", "rm", before[0])
     assert done.code == 2 and "--yes" in done.err and before[0] in done.out
     done = shell("runs", "prune", "--keep", "1", "--dry-run")
-    assert done.code == 0 and done.out.split()[0] == before[0] and "2 runs would be deleted" in done.err
+    assert done.code == 0 and done.out.split()[0] == before[1] and "2 runs would be deleted" in done.err
     assert shell("runs", "rm", before[0], "no-such-run", "--yes").code == 2
     assert ids(shell) == before
 
@@ -103,7 +103,7 @@ async def test_runs_that_go_on_or_wait_are_never_old(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db", clock=lambda: time.time() - 1000)
     run = await agent(tmp_path / "j.db", approve="always").arun("q")
     assert run.status == "waiting"
-    assert journal.old_runs(older_than=0.0, keep=0) == []
+    assert list(journal.old_runs(older_than=0.0, keep=0)) == []
     with pytest.raises(UnknownRun):
         await journal.store.delete(["nothing"])
 

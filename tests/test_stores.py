@@ -389,9 +389,11 @@ async def test_files_are_stored_once_and_go_with_the_last_run_that_has_them(stor
         log = await store.begin(head(run, attachments=(file,)), ME, contents={file.digest: picture.data})
         await end(log)
     assert await store.read_contents([file]) == {file.digest: picture.data}
-    await store.delete(["one"])
+    assert await store.delete(["one"]) == 1
+    await store.compact()
     assert await store.read_contents([file]) == {file.digest: picture.data}
     await store.delete(["two"])
+    await store.compact()
     with pytest.raises(JournalError):
         await store.read_contents([file])
 
@@ -411,6 +413,51 @@ async def test_a_deleted_run_takes_its_child_runs_and_its_rating_along(store: An
     await store.compact()
     assert [row.head.run for row in await store.list_runs(RunQuery(children=True))] == ["going", "fork"]
     assert {run: each.good for run, each in (await results.list_ratings()).items()} == {"fork": False}
+    await end(going)
+
+
+async def test_old_runs_are_deleted_in_batches_that_can_be_repeated(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.journal.store.BATCH", 3)
+    for n in range(8):
+        await end(await store.begin(head(f"old{n}"), ME))
+    waiting = await store.begin(head("waiting"), ME)
+    await end(await store.begin(head("its child", caller=ParentCall("waiting", "1.0")), ME))
+    await end(waiting, "waiting", answer=None)
+    going = await store.begin(head("going"), ME)
+    await end(await store.begin(head("its other child", caller=ParentCall("going", "1.0")), ME))
+    await end(await store.begin(head("new"), ME))
+    journal = Journal(store=store)
+
+    async def list_left() -> list[str]:
+        return [row.head.run for row in await store.list_runs(RunQuery(children=True))]
+
+    batches = await asyncio.to_thread(list, journal.old_runs(0.0, keep=1))
+    assert [len(rows) for rows in batches] == [1, 3, 3, 1]
+    for rows in batches[:2]:  # then it is interrupted
+        names = [row.head.run for row in rows]
+        both = await asyncio.gather(*(store.delete(names, skip_active=True) for _ in range(2)))
+        assert sum(both) == len(names)
+    for rows in await asyncio.to_thread(list, journal.old_runs(0.0, keep=1)):
+        await store.delete([row.head.run for row in rows], skip_active=True)
+    assert await list_left() == ["new", "its other child", "going", "its child", "waiting"]
+    assert await asyncio.to_thread(list, journal.old_runs(3600.0)) == []
+    # What was old when it was listed may go on by now, and is left then.
+    assert await store.delete(["new", "waiting", "going", "gone"], skip_active=True) == 1
+    assert (await list_left())[0] == "its other child"
+    await end(going)
+
+
+async def test_a_batch_is_deleted_as_a_whole_or_not_at_all(store: Any) -> None:
+    for run in ("one", "two"):
+        await end(await store.begin(head(run), ME))
+    going = await store.begin(head("going"), ME)
+    for wanted, error in ((["one", "nobody", "two"], UnknownRun), (["one", "going"], JournalError)):
+        with pytest.raises(error):
+            await store.delete(wanted)
+    if not isinstance(store, MemoryStore):
+        assert len(await store.list_runs()) == 3
     await end(going)
 
 

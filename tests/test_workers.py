@@ -186,7 +186,7 @@ async def test_a_run_that_has_not_begun_is_neither_resumed_nor_replayed_nor_dele
     for use in (agent.aresume(run), agent.afork(run, 1), asyncio.to_thread(agent.replay, run)):
         with pytest.raises(ConfigError, match="waits in a queue and has not begun"):
             await use
-    assert await asyncio.to_thread(Journal(store=store).old_runs) == []
+    assert await asyncio.to_thread(list, Journal(store=store).old_runs()) == []
     await store.delete([run])
     assert await store.list_queue() == [] and await ids(store) == []
 
@@ -441,8 +441,8 @@ class Fleet:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, **environment: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "plait", "worker", "-a", "worker_agents:agent", "--concurrency", "4"]
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "plait", "worker", "-a", "worker_agents:agent", "--concurrency", "4", *options]
         log = (self.folder / "log").open("ab")
         with log:
             process = subprocess.Popen(

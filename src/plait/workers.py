@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +34,9 @@ from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.guard import HandedBack
 from plait.runtime.run import Run
 from plait.view.live_texts import ShownTexts
+
+if TYPE_CHECKING:
+    from plait.server.metrics import ProcessMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +62,24 @@ class QueueWorker:
             raise ConfigError("A worker needs an agent.", hint=hint)
         self.agents, self.store, self.queue = dict(agents), store, queue
         self.concurrency, self.limits = concurrency, limits
+        self.metrics: ProcessMetrics | None = None
         self._versions = {name: version_of(agent) for name, agent in agents.items()}
         self._shown = ShownTexts(store)
         self._runs: dict[asyncio.Task[None], RunRow] = {}
         self._draining = asyncio.Event()
         self.performed = 0
         """How many runs have ended here, or were handed back."""
+        self._looked = -math.inf
+        """When the journal last answered."""
+
+    @property
+    def running(self) -> int:
+        """Return how many runs go on here."""
+        return len(self._runs)
+
+    def takes_work(self) -> bool:
+        """Return whether it does not drain, and has just looked for work."""
+        return not self._draining.is_set() and time.monotonic() - self._looked < 10 * POLL
 
     def drain(self) -> None:
         """Take nothing new, and hand back what goes on."""
@@ -81,7 +98,10 @@ class QueueWorker:
                 taken = []
                 if free > 0:
                     taken = await self.store.take(self.queue, self._versions, owner, free, self.limits)
+                self._looked = time.monotonic()
                 for row in taken:
+                    if self.metrics is not None and row.head.has_begun and row.status == "running":
+                        self.metrics.takeovers.inc()
                     task = asyncio.create_task(self._perform(row), name=f"plait run {row.head.run}")
                     self._runs[task] = row
                     task.add_done_callback(self._forget)
@@ -105,12 +125,15 @@ class QueueWorker:
 
     async def _perform(self, row: RunRow) -> None:
         """Begin a run, or go on with it. Whatever is wrong, the worker goes on."""
-        name, run = row.head.agent, row.head.run
+        name, run, began = row.head.agent, row.head.run, time.monotonic()
         try:
+            agent, hear = self.agents[name], self._shown.listen()
             if row.head.has_begun:
-                await self.agents[name].aresume(run, on_event=self._shown.listen())
+                done = await agent.aresume(run, on_event=hear)
             else:
-                await begin(self.agents[name], row, self.store, self._shown.listen())
+                done = await begin(agent, row, self.store, hear)
+            if self.metrics is not None:
+                self.metrics.add_run(name, done, time.monotonic() - began)
         except HandedBack:
             logger.info("run %s was handed back", run)
         except Exception as why:

@@ -65,7 +65,8 @@ def restored(journal: str | None) -> None:
     """Say that the journal came back from a backup, a snapshot or a copy.
 
     Runs that had not ended may have called tools since the backup, which the journal does not know. When one of them is
-    resumed, each call with effects needs approval. Call this once, before any run is resumed.
+    resumed, each call with effects needs approval. Call this once, before any run is resumed, or any worker starts.
+    Runs that waited in a queue begin only after `plait queue --retry RUN`. Schedules leave out the times that passed.
     """
     count = wait_for(open_journal(journal).store.mark_restored())
     runs = f"{format_count(count, 'run')} {'has' if count == 1 else 'have'} not ended"

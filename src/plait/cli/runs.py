@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -91,7 +92,7 @@ def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) ->
     """
     store = open_journal(journal)
     rows = {row.head.run: row for row in map(store.run, names)}
-    _delete_runs(store, list(rows.values()), yes=yes, dry_run=dry_run)
+    _delete_runs(store, lambda: [list(rows.values())], yes=yes, dry_run=dry_run)
 
 
 @runs.command("prune", short_help="Delete old runs.")
@@ -101,7 +102,7 @@ def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) ->
 @dry_run
 @options.journal
 def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, journal: str | None) -> None:
-    """Delete old runs. Runs in progress and runs that wait for the user stay.
+    """Delete old runs, 500 at a time. Runs in progress and runs that wait for the user or in a queue stay.
 
     Without flags, the table [journal] of plait.toml decides (older_than = "30d", keep = 100).
     """
@@ -112,24 +113,40 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
         raise ConfigError("Plait cannot tell which runs are old.", hint="Give --older-than 30d or --keep 100, or both.")
     store = open_journal(journal)
     age = parse_age(older_than) if older_than is not None else None
-    _delete_runs(store, store.old_runs(age, keep), yes=yes, dry_run=dry_run)
+    _delete_runs(store, partial(store.old_runs, age, keep), yes=yes, dry_run=dry_run, skip_active=True)
 
 
-def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run: bool) -> None:
-    for row in rows:
-        click.echo(f"{row.head.run}  {row.verdict}  {one_line(row.head.question)[:60]}")
-    number = format_count(len(rows), "run")
-    if dry_run or not rows:
+def _delete_runs(
+    journal: Journal,
+    find: Callable[[], Iterable[Sequence[RunRow]]],
+    *,
+    yes: bool,
+    dry_run: bool,
+    skip_active: bool = False,
+) -> None:
+    """Delete the runs that `find` returns in batches, each batch in a transaction of its own."""
+
+    def delete(rows: Sequence[RunRow]) -> int:
+        return wait_for(journal.store.delete([row.head.run for row in rows], skip_active=skip_active))
+
+    found = deleted = 0
+    for rows in find():
+        for row in rows:
+            click.echo(f"{row.head.run}  {row.verdict}  {one_line(row.head.question)[:60]}")
+        found += len(rows)
+        deleted += delete(rows) if yes and not dry_run else 0
+    number = format_count(found, "run")
+    if dry_run or not found:
         would = f"{number} would be deleted from {journal.place}."
-        click.echo(would if rows else "No run to delete.", err=True)
+        click.echo(would if found else "No run to delete.", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
         click.confirm(f"Delete {number} from {journal.place}? This cannot be undone.", abort=True, err=True)
+        deleted = sum(map(delete, find()))
 
-    wait_for(journal.store.delete([row.head.run for row in rows]))
-    click.echo(f"Deleted {number}.", err=True)
+    click.echo(f"Deleted {format_count(deleted, 'run')}.", err=True)
     try:
         wait_for(journal.store.compact())
     except JournalError as why:

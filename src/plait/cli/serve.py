@@ -53,7 +53,7 @@ _agent_flags = options.combine(options.named_agents, options.agent(), options.jo
 @_agent_flags
 def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
     """Serve agents: those of plait.toml, `[agents.NAME]`, or one made from the flags."""
-    _require_modules("Serving", {"starlette": "server", "uvicorn": "server", "prometheus_client": "server"})
+    require_modules("Serving", {"starlette": "server", "uvicorn": "server", "prometheus_client": "server"})
     from plait.server.auth import load_tokens
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
@@ -106,7 +106,7 @@ It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, a
 @_agent_flags
 def mcp(name: str | None, **flags: Any) -> None:
     """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or one made from the flags."""
-    _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
+    require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
     from plait.server.mcp_server import serve_stdio
     from plait.server.runs import RunManager
 
@@ -122,7 +122,7 @@ def mcp(name: str | None, **flags: Any) -> None:
     asyncio.run(serve_stdio(manager))
 
 
-def _require_modules(what: str, extras: dict[str, str]) -> None:
+def require_modules(what: str, extras: dict[str, str]) -> None:
     for module, extra in extras.items():
         if find_spec(module) is None:
             raise ConfigError(f"{what} needs the module {module}, which is not installed.", hint=install_hint(extra))

@@ -14,6 +14,7 @@ from msgspec import to_builtins
 from plait.cli import options
 from plait.cli.agent_options import find_agent
 from plait.cli.output import print_json, print_table
+from plait.cli.serve import require_modules
 from plait.config import load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
@@ -42,6 +43,7 @@ _queue = click.option("--queue", default="default", metavar="NAME", help="The qu
 @click.option("--concurrency", type=options.WHOLE, default=10, metavar="N", help="Runs at once (default 10).")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Runs of the queue at once, on all workers.")
 @click.option("--user-limit", type=options.WHOLE, metavar="N", help="Runs of one user at once, on all workers.")
+@click.option("--metrics", metavar="HOST:PORT", help="Answer /metrics (for Prometheus) and /health there.")
 @options.journal
 def worker(
     words: tuple[str, ...],
@@ -49,6 +51,7 @@ def worker(
     concurrency: int,
     limit: int | None,
     user_limit: int | None,
+    metrics: str | None,
     journal: str | None,
 ) -> None:
     """Take runs from a queue and perform them."""
@@ -66,6 +69,11 @@ def worker(
         raise ConfigError(f"The agents have different journals: {', '.join(sorted(places))}.", hint="Give --journal.")
     store = require_queue(next(iter(agents.values()))._parts.require_store())  # QueueWorker says it if there are none
     made = QueueWorker(agents, store, queue, concurrency, QueueLimits(limit, user_limit))
+    if metrics is not None:
+        require_modules("--metrics", {"prometheus_client": "server"})
+        from plait.server.metrics import serve_status
+
+        serve_status(made, metrics)
 
     async def work() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -113,6 +113,13 @@ class QueueStore(Store, Protocol):
         """Wait until a text was shown, or so many seconds."""
         ...
 
+    async def count_queue(self) -> list[tuple[str, str, int, float]]:
+        """Return queue ("": none), state, number of the runs that have not ended, and for how many seconds one has been
+        in the state; of running ones, since the last renewal of a lease. States: ready, delayed, turn (an earlier turn
+        of the session has not ended), blocked (no worker can perform it), running, interrupted (its lease has ended,
+        and nobody has taken it), and waiting for the user. Fails at once if the database is away."""
+        ...
+
     async def wait_for_work(self, queue_name: str, seconds: float) -> None:
         """Wait until something was put in the queue, or so many seconds."""
         ...

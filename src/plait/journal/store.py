@@ -34,6 +34,16 @@ RecordAndBody: TypeAlias = tuple[Record, bytes | None]
 ENDED = frozenset({"answered", "failed", "stopped"})
 """The statuses of a run that is over: nothing claims it any more."""
 
+ACTIVE = frozenset({"queued", "running", "waiting"})
+"""The statuses of a run that goes on, or will."""
+
+BATCH = 500
+"""Runs that are read, or deleted, at once."""
+
+
+KEEP_REQUESTS = 24 * 3600.0
+"""Seconds after which `compact` removes what is kept of the kind "request": the keys of repeated requests."""
+
 
 class NoJournal(UnknownRun):
     """Raised when there is no journal to read yet."""
@@ -253,15 +263,17 @@ class Store(Protocol):
         """Return the conversations, the one whose last turn is the newest first; none where no store is there."""
         ...
 
-    async def delete(self, runs: Iterable[str]) -> None:
-        """Remove runs and their child runs with their records, their ratings, and attached files that no other run has.
+    async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
+        """Remove runs and their child runs with their records and ratings, all or none. Returns how many runs were
+        given and removed. `compact` removes their files.
 
-        Forks, other turns of a session and results of comparisons stay. Raises `JournalError` for a run that goes on.
+        Forks, other turns of a session and results of comparisons stay. Raises `JournalError` for a run that goes on;
+        with `skip_active`, leaves those that go on, wait for a user or in a queue, or are gone already.
         """
         ...
 
     async def compact(self) -> None:
-        """Remove what was deleted for good, and make the store smaller."""
+        """Remove what was deleted for good, and attached files that no run has; make the store smaller."""
         ...
 
     async def add(self, runs: Sequence[CarriedRun]) -> bool:
@@ -303,7 +315,8 @@ class Store(Protocol):
 
     async def mark_restored(self) -> int:
         """Note that the store came back from a backup. Returns how many runs have not ended: when one is resumed, each
-        call with effects needs approval, because its record may lack what was done since the backup."""
+        call with effects needs approval, because its record may lack what was done since the backup. A queued run that
+        had not begun stays until `unblock`; times of schedules that have passed are left out."""
         ...
 
     async def close(self) -> None:
@@ -474,12 +487,17 @@ class Journal:
         """Return a run's record as typed values. See `read_timeline`."""
         return wait_for(read_timeline(self.store, run, bodies=bodies))
 
-    def old_runs(self, older_than: float | None = None, keep: int | None = None) -> list[RunRow]:
-        """Return the runs that are not among the newest `keep`, and were last written more than `older_than` seconds
-        ago, the oldest first. Runs that go on, or wait for a user or in a queue, are never among them."""
-        runs = [run for run in self.find(ALL) if run.status not in ("running", "waiting", "queued")]
-        before = time.time() - (older_than or 0.0)
-        return [run for run in reversed(runs[keep or 0 :]) if older_than is None or run.updated < before]
+    def old_runs(self, older_than: float | None = None, keep: int | None = None) -> Iterator[list[RunRow]]:
+        """Yield the runs that are not among the newest `keep`, and were last written more than `older_than` seconds
+        ago, in batches, the newest first. Runs that go on, or wait for a user or in a queue, are never among them."""
+        left, until, last = keep or 0, None if older_than is None else time.time() - older_than, 0
+        # What began too late to be old is passed over in the store.
+        while page := self.find(RunQuery(before=last, limit=min(left, BATCH) or BATCH, until=None if left else until)):
+            last = page[-1].n
+            if left:
+                left -= len(page)
+            elif old := [run for run in page if run.status not in ACTIVE and (until is None or run.updated < until)]:
+                yield old
 
 
 async def list_descendants(store: Store, run: str) -> list[RunRow]:

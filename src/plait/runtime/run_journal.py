@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
@@ -40,6 +41,8 @@ class FoundEntry(Struct, frozen=True):
     holder: CallHolder | None = None
 
 
+performed: Counter[str] = Counter()
+"""How many pieces of work this process has performed, by their kind, such as "request", "call" or "code"."""
 NOTHING = FoundEntry()
 """An entry that was never admitted has no rows."""
 
@@ -231,6 +234,7 @@ class RunJournal:
         finally:
             if timer is not None:
                 timer.cancel()
+        performed[name] += 1
         result = ResultRecord(key, step, name, value)
         if work.effect is None:
             self.buffer(result, answer)

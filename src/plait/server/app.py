@@ -48,10 +48,9 @@ def health_routes(manager: RunManager) -> list[Route]:
         return json_response({"status": problem or "ok"}, 503 if problem else 200)
 
     async def metrics(request: Request) -> Response:
-        manager.metrics.running.set(manager.running)
-        manager.metrics.queued.set(manager.waiting)
         encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(manager.metrics.registry), headers={"content-type": kind})
+        text = await asyncio.to_thread(encode, manager.metrics.registry)  # which may wait for the database
+        return Response(text, headers={"content-type": kind})
 
     return [Route("/health", live), Route("/health/ready", ready), Route("/metrics", metrics)]
 

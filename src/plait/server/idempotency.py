@@ -3,7 +3,7 @@
 A key stands for the id of one run. The journal has it, so each server process on the journal knows it, after a restart,
 too. Whoever begins a run with an id that is taken is told so by the store: of many requests with one key that arrive at
 once, at several processes, one begins the run, and all others follow it. A key lives as long as its run, but at most
-for `LIFETIME`.
+for `KEEP_REQUESTS` seconds.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from starlette.requests import Request
 
 from plait.core.errors import UnknownRun
 from plait.journal.owner import new_run_id
-from plait.journal.store import Store
+from plait.journal.store import KEEP_REQUESTS, Store
 from plait.server.auth import Caller
 from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
 
 KIND = "request"
 """The kind of what the journal keeps about a key: the run's id, and a digest of the request."""
-LIFETIME = 24 * 3600.0
-"""Seconds for which a key stands for its run."""
 LONGEST = 255
 """Characters of a key."""
 
@@ -65,7 +63,7 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     made = RequestKey(store, name, digest, new_run_id())
     await store.keep(KIND, name, made.run, _encode(digest), replace=False)
     found = next(iter(await store.list_kept(KIND, [name])), None)
-    if found is None or time.time() - found.at > LIFETIME:
+    if found is None or time.time() - found.at > KEEP_REQUESTS:
         await made.means(made.run)
         return made
     if found.data == _encode(digest):

@@ -34,7 +34,7 @@ from plait.runtime.runs import cancel_run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
-from plait.server.metrics import ServerMetrics
+from plait.server.metrics import ProcessMetrics
 from plait.view.live_texts import PartialReplies, ShownTexts, WatchedTexts
 from plait.workers import hand_over
 
@@ -127,11 +127,13 @@ class RunManager:
     ) -> None:
         self.table = table or ServeTable()
         self.tokens = tokens or AccessTokens()
-        self.metrics = ServerMetrics()
         self.agents = prepare_agents(agents)
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
         self.watched = WatchedTexts(self.journal.store)
         self._shown = ShownTexts(self.journal.store)
+        self.metrics = ProcessMetrics(self.journal.store)
+        self.metrics.running.set_function(lambda: self.running)
+        self.metrics.queued.set_function(lambda: self.waiting)
         self.active: dict[str, ActiveRun] = {}
         self.stopping = False
         """The server stops: event streams without an end must end now."""

@@ -16,6 +16,12 @@ PUT = """, put as (insert into queue (run, name, priority, not_before, agent)
 """Notifies, because its end refers to `told`: what nothing refers to is not done."""
 """Puts the run `new` in a queue."""
 
+FILES_GATE = 7811888
+"""The number of the lock that keeps files from being removed while a run begins with them."""
+_FILES = f"""gate as materialized (select pg_advisory_xact_lock_shared({FILES_GATE})
+    where cardinality(%(digests)s::text[]) > 0),
+  files as (insert into contents select f.* from new, gate, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
+    on conflict do nothing)"""
 _BEGUN = (*BegunRun._fields[:9], "for_user", *BegunRun._fields[10:])
 """The columns of a run that never change: `user` is a word of SQL."""
 _BEGIN = f"""{{fence}} new as (insert into runs ({", ".join(_BEGUN)}, models, words, status, started, updated, crc,
@@ -23,8 +29,7 @@ _BEGIN = f"""{{fence}} new as (insert into runs ({", ".join(_BEGUN)}, models, wo
     'running', %(started)s, %(started)s, %(state)s, %(owner)s, %(root)s, %(claim)s, {{lease}}
     on conflict (id) do nothing returning n),
   written as ({INSERT_ROWS.format(run="new.n", source="new")}),
-  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
-    on conflict do nothing)
+  {_FILES}
   select n from new"""
 LEASE = "clock_timestamp() + %(lease)s * interval '1 s'"
 BEGIN = _BEGIN.format(fence="with", lease=LEASE)
@@ -34,8 +39,7 @@ START = f"""with fence as materialized (select n from runs where n = %(root)s an
     ({", ".join(f"%({each})s" for each in _BEGUN)}, %(models)s, %(words)s, 'running', %(started)s, %(started)s,
     %(state)s, %(owner)s, {LEASE}) where n in (select n from fence) returning n),
   written as ({INSERT_ROWS.format(run="new.n", source="new")}),
-  files as (insert into contents select f.* from new, unnest(%(digests)s::text[], %(contents)s::bytea[]) f
-    on conflict do nothing)
+  {_FILES}
   select n from new"""
 """Begins a run that was taken from a queue."""
 SUBMIT = (

@@ -251,12 +251,12 @@ async def read_contents(connection: Connection, wanted: dict[str, Attachment], p
     return stored
 
 
-async def descendants(connection: Connection, run: str) -> list[dict[str, Any]]:
-    """Return the numbers and ids of the child runs of a run, and of theirs."""
+async def families(connection: Connection, runs: Collection[str]) -> list[dict[str, Any]]:
+    """Return the numbers and ids of some runs, of their child runs, and of theirs."""
     return await fetch(
         connection,
-        """with recursive below as (select n, id from runs where caller <> '' and caller = %s
-          union select r.n, r.id from runs r join below b on r.caller = b.id and r.caller <> '' and r.n > b.n)
-        select n, id from below""",
-        [run],
+        """with recursive family as (select n, id from runs where id = any (%s)
+          union select r.n, r.id from runs r join family f on r.caller = f.id and r.caller <> '' and r.n > f.n)
+        select n, id from family""",
+        [list(runs)],
     )

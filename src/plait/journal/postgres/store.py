@@ -19,7 +19,7 @@ from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import queries, schema
-from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, LEASE, START, describe
+from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, FILES_GATE, LEASE, START, describe
 from plait.journal.postgres.database import WRITE_SECONDS, Connection
 from plait.journal.postgres.leases import Claim, boot_time, life_of_holder
 from plait.journal.postgres.log import (
@@ -44,7 +44,8 @@ from plait.journal.row_codec import (
     read_time,
 )
 from plait.journal.run_query import ALL, RunQuery
-from plait.journal.store import ENDED, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
+from plait.journal.schedules import next_time
+from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
 
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
@@ -60,6 +61,18 @@ _RESTORED = (
     "After this run was last written, the database came back from a backup, or another server took its place: what the "
     "run did last may not be on its record."
 )
+_LOCK = """select n from runs where id = any (%s) and not (%s and exists (select 1 from queue where run = n))
+  order by n for update"""
+_UNUSED = """select coalesce(max(n), 0), extract(epoch from clock_timestamp())::float8, array(
+    select digest from contents except select each[1] from runs, regexp_matches(head, '[0-9a-f]{64}', 'g') each
+    where strpos(head, '"digest"') > 0) from runs having exists (select 1 from contents)"""
+"""The files that no run has, by one look at all heads, without a lock."""
+_DELETE_UNUSED = """with new as materialized (select head from runs where n > %s or updated > %s)
+  delete from contents where digest = any (%s) and not exists (select 1 from new where strpos(head, digest) > 0)"""
+_HOLD_QUEUED = """update queue q set tries = 10, reason = 'It may have begun after the backup was made.' from runs r
+  where r.n = q.run and r.status = 'queued' and q.not_before <= clock_timestamp()
+    and not exists (select 1 from events e where e.run = r.n)"""
+"""Those on record ask for approval instead."""
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
@@ -302,35 +315,37 @@ class PostgresStore(PostgresQueue):
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
         return await self._database.do(lambda connection: queries.list_sessions(connection, limit))
 
-    async def delete(self, runs: Iterable[str]) -> None:
-        wanted = list(runs)
+    async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
+        wanted = list(runs) if skip_active else [(await self._find(run))["id"] for run in runs]
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: Connection) -> int:
             async with connection.transaction():
-                for run in wanted:
-                    found = await queries.find_run(connection, run, self.place)
-                    await connection.execute("select 1 from runs where n = %s for update", (found["n"],))
-                    if queries.read_run(found).status == "running":
-                        hint = "Stop it first, then delete it."
-                        raise JournalError(f"Run {found['id']} is still going on.", hint=hint)
-                    family = [found, *await queries.descendants(connection, found["id"])]
-                    numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
-                    heads = await queries.fetch(connection, "select head from runs where n = any (%s)", [numbers])
-                    files = {file.digest for each in heads for file in codec.decode_head(each["head"]).files}
-                    for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
-                        await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
-                    kept = "(kind = 'rating' and key = any (%s)) or (kind = 'request' and run = any (%s))"
-                    await connection.execute(f"delete from kept where {kept}", (ids, ids))
-                    for digest in files:  # unless another run has it too
-                        unused = "not exists (select 1 from runs where strpos(head, %s) > 0)"
-                        await connection.execute(
-                            f"delete from contents where digest = %s and {unused}", (digest, digest)
-                        )
+                lock = _LOCK + " skip locked" * skip_active
+                locked = [each["n"] for each in await queries.fetch(connection, lock, (wanted, skip_active))]
+                # Read after that: nobody claims them any more.
+                whole = f"select {queries.RUN} {queries.FROM} where r.n = any (%s)"
+                rows = [queries.read_run(each) for each in await queries.fetch(connection, whole, [locked])]
+                if skip_active:
+                    rows = [row for row in rows if row.status not in ACTIVE]
+                elif going := [row.head.run for row in rows if row.status == "running"]:
+                    raise JournalError(f"Run {going[0]} is still going on.", hint="Stop it first, then delete it.")
+                family = await queries.families(connection, [row.head.run for row in rows])
+                numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
+                for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
+                    await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
+                await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
+            return len(rows)
 
-        await self._database.do(work)
+        return await self._database.do(work)
 
     async def compact(self) -> None:
         async def work(connection: Connection) -> None:
+            for last, at, unused in await (await connection.execute(_UNUSED)).fetchall():
+                async with connection.transaction():
+                    await connection.execute(f"select pg_advisory_xact_lock({FILES_GATE})")
+                    await connection.execute(_DELETE_UNUSED, (last, at - 60, unused))
+            old = self._clock() - KEEP_REQUESTS
+            await connection.execute("delete from kept where kind = 'request' and at < %s", (old,))
             await connection.execute("vacuum (analyze) runs, events, late_results, kept, contents")
 
         await self._database.do(work, seconds=3600)
@@ -422,10 +437,17 @@ class PostgresStore(PostgresQueue):
 
     async def mark_restored(self) -> int:
         async def work(connection: Connection) -> int:
-            await self._database.mark(connection, {"restored": repr(self._clock())})
-            (count,) = await (
-                await connection.execute(f"select count(*) from runs where {_UNFINISHED}")
-            ).fetchone() or (0,)
+            now = self._clock()
+            async with connection.transaction():
+                await self._database.mark(connection, {"restored": repr(now)})
+                await connection.execute(_HOLD_QUEUED)
+                for each in await queries.fetch(
+                    connection, "select * from schedules where next <= %s for update", [now]
+                ):
+                    after = (next_time(each["every"], each["zone"], now), each["name"])
+                    await connection.execute("update schedules set next = %s where name = %s", after)
+                unfinished = f"select count(*) from runs where {_UNFINISHED}"
+                (count,) = await (await connection.execute(unfinished)).fetchone() or (0,)
             return int(count)
 
         return await self._database.do(work)

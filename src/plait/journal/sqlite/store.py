@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -50,7 +51,16 @@ from plait.journal.sqlite.rows import (
     read_new_rows,
 )
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import ENDED, CarriedRun, KeptRecord, NoJournal, RecordAndBody, StoreInfo
+from plait.journal.store import (
+    ACTIVE,
+    ENDED,
+    KEEP_REQUESTS,
+    CarriedRun,
+    KeptRecord,
+    NoJournal,
+    RecordAndBody,
+    StoreInfo,
+)
 
 T = TypeVar("T")
 
@@ -60,7 +70,6 @@ _BEGIN = (
 )
 _CLAIM = "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ?, crc = ? WHERE n = ?"
 _ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
-_DELETE_CONTENT = "DELETE FROM contents WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(head, ?))"
 _KEEP = "INTO kept (kind, key, run, at, data) VALUES (?, ?, ?, ?, ?)"
 _UNFINISHED = f"status NOT IN ({', '.join(f'{each!r}' for each in sorted(ENDED))})"
 _RESTORED = (
@@ -278,29 +287,39 @@ class SqliteStore:
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
         return await self._list(lambda connection: queries.list_sessions(connection, limit))
 
-    async def delete(self, runs: Iterable[str]) -> None:
+    async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
         await self._read(lambda connection: None)
+        wanted = list(runs)
 
-        def work(connection: sqlite3.Connection) -> None:
-            for run in runs:
-                n, row = queries.find_run(connection, run, self.path)
+        def work(connection: sqlite3.Connection) -> int:
+            is_there = "SELECT 1 FROM runs WHERE id = ?"
+            left = [each for each in wanted if not skip_active or connection.execute(is_there, (each,)).fetchone()]
+            found = [queries.find_run(connection, run, self.path) for run in left]
+            found = [(n, row) for n, row in found if not (skip_active and row.status in ACTIVE)]
+            for n, row in found:
                 if row.status == "running" and life_of_holder(self._file, row.owner) == "alive":
                     raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
-                family = [(n, row.head.run), *queries.descendants(connection, row.head.run)]
-                heads = [queries.find_run(connection, name, self.path)[1].head for _, name in family]
-                attached = [each for head in heads for each in head.files]
-                for each, name in family:
+                for each, name in [(n, row.head.run), *queries.descendants(connection, row.head.run)]:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
-                    kept = "(kind = 'rating' AND key = ?) OR (kind = 'request' AND run = ?)"
-                    connection.execute(f"DELETE FROM kept WHERE {kept}", (name, name))
-                for file in attached:  # unless another run has it too
-                    connection.execute(_DELETE_CONTENT, (file.digest, file.digest))
+                    connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+            return len(found)
 
-        await self._open_writer().transact(work)
+        return await self._open_writer().transact(work)
 
     async def compact(self) -> None:
         await self._read(lambda connection: None)
+
+        def delete_unused(connection: sqlite3.Connection) -> None:
+            old = self._clock() - KEEP_REQUESTS
+            connection.execute("DELETE FROM kept WHERE kind = 'request' AND at < ?", (old,))
+            unused = {digest for (digest,) in connection.execute("SELECT digest FROM contents")}
+            if unused:
+                for (head,) in connection.execute("SELECT head FROM runs WHERE instr(head, '\"digest\"')"):
+                    unused.difference_update(re.findall("[0-9a-f]{64}", head))
+                connection.executemany("DELETE FROM contents WHERE digest = ?", [(digest,) for digest in unused])
+
+        await self._open_writer().transact(delete_unused)
 
         def work(writer: Writer) -> None:
             with writer.in_sqlite:
