@@ -51,6 +51,7 @@ from plait.runtime.hooks import check_hooks
 from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
+from plait.runtime.spend_limits import read_spend_limits
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
@@ -71,6 +72,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         loop = loop_of(self.loop)
         object.__setattr__(self, "tools", list_tools(self.tools))
         object.__setattr__(self, "hooks", check_hooks(self.hooks, load_hook))
+        object.__setattr__(self, "spend", read_spend_limits(self.spend))
         check_fields(self, loop)
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)

@@ -17,6 +17,7 @@ from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.output_check import make_output_guards
+from plait.runtime.guards.spending import SpendGuard
 from plait.runtime.guards.taint import TaintGuard
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             calls_in_doubt=past.calls_in_doubt,
             session_calls=past.session_calls,
         ),
+        SpendGuard(
+            agent.spend,
+            engine.store,
+            engine.tally,
+            engine.head,
+            engine.log.scrub,
+            is_child=is_child,
+            is_new=engine.journal.is_new,
+        ),
     ]
     for each in list_hooks(agent):
         if isinstance(each, Guard):
@@ -78,7 +88,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     if engine.parent is None:
         return own
     above = engine.parent.chain.guards
-    joined = join_guards(above if is_child else [guard for guard in above if guard.name == "limits"], own)
+    joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
     for guard in joined:
         if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from
             guard.run = replace(hooked, deps=guard.run.deps)

@@ -48,6 +48,7 @@ from plait.journal.sqlite.rows import (
     iter_rows,
     read_new_rows,
 )
+from plait.journal.sqlite.spending import SqliteSpending
 from plait.journal.sqlite.writer import Writer
 from plait.journal.store import ENDED, CarriedRun, KeptRecord, NoJournal, RecordAndBody, StoreInfo
 
@@ -73,7 +74,7 @@ _going: weakref.WeakValueDictionary[tuple[str, str], SqliteLog] = weakref.WeakVa
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteSpending):
     """A `Store` in a file. Making one opens nothing; the file and its folder are made by the first run.
 
     `path` may be ":memory:" for a store that ends with its object, or from `at` with the process. `busy_seconds`: how
@@ -281,6 +282,7 @@ class SqliteStore:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
                     connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+                    connection.execute("DELETE FROM reservations WHERE run = ?", (name,))
                 for file in attached:  # unless another run has it too
                     connection.execute(_DELETE_CONTENT, (file.digest, file.digest))
 
