@@ -132,7 +132,7 @@ class AgentParts:
         spend: Any = self.agent.spend
         if spend:
             self.require_store()
-        if self.agent.limits.usd is not None or any(each.usd is not None for each in spend):
+        if self.agent.limits.usd is not None or (spend and any(each.usd is not None for each in spend)):
             require_prices(each for model in self.models.values() for each in members_of(model))
 
     @property

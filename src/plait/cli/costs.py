@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import click
 import msgspec
@@ -22,7 +26,8 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.store import Journal
+from plait.journal.spending import SpendCounter
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, make_columns, merge_in_order
 from plait.loops import phases_of
@@ -81,6 +86,7 @@ cache.
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs that match, oldest first.")
 @click.option("--by", type=click.Choice(GROUPS), help="Instead: what all runs that match used, by day, user ...")
 @options.filters
+@options.flag("--limits", help="Instead: the spend limits that hold now, with what is spent and reserved.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
 @options.flag("--tokens", help="Also show the tokens of each phase: in, cached, out ...")
 @options.flag("--rates", help="Also show the price of each model and its source.")
@@ -93,6 +99,7 @@ def costs(
     runs: tuple[str, ...],
     last: int | None,
     by: str | None,
+    limits: bool,
     mean: bool,
     tokens: bool,
     rates: bool,
@@ -106,6 +113,13 @@ def costs(
     """Compare the time and cost of each RUN (an id, the beginning of one, or `last`): a row a run, a column a phase."""
     options.check_one_format(csv=as_csv, markdown=as_markdown, json=as_object)
     store = open_journal(journal)
+    if limits:
+        counters = wait_for(store.store.list_counters(time.time()))
+        if as_object:
+            print_json([{**msgspec.to_builtins(each), "name": json.loads(each.name)} for each in counters])
+        else:
+            _print(_limit_table(counters), as_csv, as_markdown)
+        return
     if by is not None:
         if runs or last or mean or tokens or rates or hardware is not None:
             raise ConfigError("--by adds up all runs that match.", hint="Leave out RUN and the options of its table.")
@@ -151,6 +165,24 @@ def costs(
 def _print(table: ReportTable, as_csv: bool, as_markdown: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(width), nl=not as_csv)
+
+
+def _limit_table(counters: Sequence[SpendCounter]) -> ReportTable:
+    """Return what is spent, reserved and left of each spend limit: a row for its USD, its tokens and its runs."""
+    heads = ("per", "user", "agent", "tag", "", ">limit", ">spent", ">reserved", ">left", ">beyond", "ends")
+    rows = []
+    for each in counters:
+        per, _, zone, *whose = json.loads(each.name)
+        ends = datetime.fromtimestamp(each.until, ZoneInfo(zone)).isoformat(" ", "minutes")
+        for kind in ("usd", "tokens", "runs"):
+            most, spent = getattr(each, f"most_{kind}"), getattr(each, kind)
+            held, beyond = getattr(each, f"held_{kind}", 0), getattr(each, f"beyond_{kind}", 0)
+            numbers = [most, spent, held, max(0, (most or 0) - spent - held), beyond]
+            shown = [f"{each / NANO:.5f}" if kind == "usd" else f"{each:,}" for each in numbers if each is not None]
+            names = [ABSENT if name is None else clean(name) or "''" for name in whose]
+            rows += [[per, *names, "USD" if kind == "usd" else kind, *shown, ends]] if most is not None else []
+    notes = ("beyond: what requests took beyond what was reserved for them.",)
+    return ReportTable((), tuple(make_columns(heads, rows)), notes if rows else ())
 
 
 def _group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:

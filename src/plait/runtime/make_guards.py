@@ -52,16 +52,11 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             calls_in_doubt=past.calls_in_doubt,
             session_calls=past.session_calls,
         ),
-        SpendGuard(
-            agent.spend,
-            engine.store,
-            engine.tally,
-            engine.head,
-            engine.log.scrub,
-            is_child=is_child,
-            is_new=engine.journal.is_new,
-        ),
     ]
+    above = engine.parent.chain.guards if engine.parent is not None else []
+    if agent.spend or (above and any(guard.name == "spend" for guard in above)):
+        is_new, tally, scrub = engine.journal.is_new, engine.tally, engine.log.scrub
+        own.append(SpendGuard(agent.spend, engine.store, tally, engine.head, scrub, is_child=is_child, is_new=is_new))
     for each in list_hooks(agent):
         if isinstance(each, Guard):
             try:
@@ -87,7 +82,6 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         )
     if engine.parent is None:
         return own
-    above = engine.parent.chain.guards
     joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
     for guard in joined:
         if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from

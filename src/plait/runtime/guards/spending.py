@@ -24,14 +24,13 @@ from msgspec import structs
 
 from plait.core import Reply, Think, Usage
 from plait.core.errors import JournalError
-from plait.journal.records import RunHead
+from plait.journal.records import LOST, RunHead
 from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
 from plait.journal.store import Store
 from plait.models.base import Model
 from plait.models.prices import NANO
 from plait.runtime.guard import SPENDING, Attempt, Entry, Guard, LimitReached
 from plait.runtime.guards.limits import SMALLEST_REPLY
-from plait.runtime.performers.send_request import LOST
 from plait.runtime.spend_limits import SpendLimit
 from plait.runtime.tally import Tally
 
@@ -65,6 +64,7 @@ class SpendGuard(Guard):
         self._store, self._tally, self._scrub = store, tally, scrub
         self._counts, self._is_new = not is_child, is_new
         self._who = (head.user, [head.agent], head.tags) if head is not None else ("", [""], ())
+        self._given: dict[SpendLimit, None] = {}
         self._limits: dict[tuple[SpendLimit, tuple[str | None, ...]], None] = {}
         """Each with whose it is."""
         self._held: dict[tuple[str, str], Reservation] = {}
@@ -80,6 +80,7 @@ class SpendGuard(Guard):
         self._add(limits)
 
     def _add(self, limits: Iterable[SpendLimit]) -> None:
+        self._given |= dict.fromkeys(limits)
         for limit in limits:
             self._limits |= {(limit, tuple(map(self._mask, each))): None for each in limit.list_whose(*self._who)}
         self._has_usd = any(limit.usd is not None for limit, _ in self._limits)
@@ -95,11 +96,11 @@ class SpendGuard(Guard):
 
     def for_child(self, own: Guard | None) -> Guard | None:
         """Let a child run obey these limits, as part of this run and by the name of its own agent."""
-        if isinstance(own, SpendGuard) and self._limits:
+        if isinstance(own, SpendGuard):
             own._store = own._store or self._store
             if own._store is self._store:  # a tool may run an agent with another journal, which counts by itself
                 own._limits |= self._limits
-                own._add([limit for limit, _ in self._limits])
+                own._add(self._given)
         return own
 
     def recall(self, entry: Entry, result: Any) -> None:
@@ -142,8 +143,8 @@ class SpendGuard(Guard):
         amount = Amount(_find_most(model, prompt, reply), prompt + reply, runs)
         asked = Reservation(uuid.uuid4().hex, entry.run, key, amount)
         until, pause = time.monotonic() + PATIENCE, 0.05
-        while found := await store.reserve(asked, bounds := self._list_bounds()):
-            room, why = min(_find_room(model, prompt, amount, *each) for each in zip(found, bounds, strict=True))
+        while found := await store.reserve(asked, list((bounds := self._list_bounds()).values())):
+            room, why = min(_find_room(model, prompt, amount, each, bounds[each.name]) for each in found)
             if SMALLEST_REPLY <= room < reply and asking[1] < 2:
                 asking[1] += 1
                 return replace(attempt, max_tokens=room)
@@ -155,7 +156,7 @@ class SpendGuard(Guard):
         self._held[entry.id] = asked
         return attempt
 
-    def _list_bounds(self) -> list[SpendBound]:
+    def _list_bounds(self) -> dict[str, SpendBound]:
         """Return the limits at this time; of several for one counter, the smallest."""
         now, found = time.time(), dict[str, SpendBound]()
         for limit, whose in self._limits:
@@ -165,7 +166,7 @@ class SpendGuard(Guard):
                 if name.startswith("most") and other[name] is not None and (value is None or other[name] < value):
                     bound = structs.replace(bound, **{name: other[name]})
             found[bound.name] = bound
-        return list(found.values())
+        return found
 
     def _forget(self, key: str) -> None:
         self._asking.pop(key, None)
