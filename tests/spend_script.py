@@ -28,11 +28,15 @@ PROMPT = 10
 
 
 class Metered(Scripted):
-    """Writes what each request may cost before it is answered, and then what it cost."""
+    """Writes what each request may cost before it is answered, and then what it cost. `word`: only of requests with it
+    in their body. `longest` is the setting `max_tokens`."""
 
-    def __init__(self, replies: Any, ledger: Path, dies: bool = False, **more: Any) -> None:
+    def __init__(
+        self, replies: Any, ledger: Path, dies: bool = False, word: bytes = b"", longest: int | None = None, **more: Any
+    ) -> None:
         super().__init__(replies, rate=RATE, **more)
-        self.ledger, self.dies = ledger, dies
+        self.ledger, self.dies, self.word = ledger, dies, word
+        self.settings = plait.ModelSettings(**({} if longest is None else {"max_tokens": longest}))
 
     def write(self, *words: object) -> None:
         line = os.open(self.ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -40,6 +44,8 @@ class Metered(Scripted):
         os.close(line)
 
     async def send(self, request: Request, think: Think, on_text: Any = None) -> Response:
+        if self.word not in request.body:
+            return await super().send(request, think, on_text)
         id, most = uuid.uuid4().hex, self.rate.cost(Usage(PROMPT, think.max_tokens or 10**9))
         self.write("+", id, most)
         if self.dies:

@@ -337,6 +337,9 @@ def test_a_reply_is_shortened_to_what_is_left(tmp_path: Path) -> None:
     agent = agent_of(str(tmp_path / "runs.db"), "tokens=12000", replies=answer)
     assert [agent.run("Q?").status for _ in range(3)] == ["answered", "answered", "stopped"]
     assert wanted[0] == spending.LONGEST_REPLY and 1000 < wanted[1] < 4000
+    model = Metered(answer, tmp_path / "ledger", longest=700)
+    assert agent_of(str(tmp_path / "runs.db"), "tokens=90000", model=model).run("Q?").status == "answered"
+    assert wanted[2] == 700
 
 
 def test_limits_are_shown_and_stored_with_a_run(tmp_path: Path) -> None:

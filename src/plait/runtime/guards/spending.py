@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from plait.core import Reply, Think, Usage
 from plait.core.errors import JournalError
@@ -135,7 +135,8 @@ class SpendGuard(Guard):
         estimate = self._tally.estimate.prompt_tokens(model, attempt.body)
         asking = self._asking.setdefault(key, [estimate, 0])
         if wanted is None and self._has_amounts:
-            return replace(attempt, max_tokens=LONGEST_REPLY)  # it is encoded again, and comes here again
+            most = getattr(getattr(model, "settings", None), "max_tokens", UNSET)
+            return replace(attempt, max_tokens=LONGEST_REPLY if most is UNSET else most)  # and it comes here again
         await self._find_left(entry.run)
         prompt, reply = asking[0], wanted or 0
         runs = int(self._counts and not self._begun and self._first in ("", key))
