@@ -35,6 +35,7 @@ WORDS: dict[str, Any] = {
     "tools": ["calculator"],
     "code_limit": ["seconds=5"],
     "hook": ["redact"],
+    "spend": ["runs=9"],
     "sandbox": "monty",
     "prompts": "prompts",
     "system": "system.txt",
@@ -172,8 +173,10 @@ def test_the_head_of_a_run_has_an_option_and_a_resume_keeps_it(folder: Path, opt
     elif option.name != "model":
         assert read(again, option) == read(agent, option) != read(usual, option)
     if option.stored == "settings":
-        # An agent with the sandbox "auto" resumes in any other.
-        assert makes_same_requests(agent, head) and makes_same_requests(usual, head) is (option.name == "sandbox")
+        # An agent with the sandbox "auto" resumes in any other, and the spend limits of today hold.
+        assert makes_same_requests(agent, head) and makes_same_requests(usual, head) is (
+            option.name in ("sandbox", "spend")
+        )
         assert option.name in head.settings and option.name in record_settings(agent)
     flags = {"model": ["scripted:replies.json"], "max_steps": 7}
     assert make_recorded_agent(head, flags, journal=str(folder / "runs.db"), load_tools=True).limits.steps == 7

@@ -376,3 +376,11 @@ def test_the_command_line_and_a_table_name_limits(tmp_path: Path) -> None:
     assert shell(*asked, "--user", "ben", "--spend", "runs=1,user=*").code == 0
     assert shell(*asked, "--user", "ben", "--spend", "runs=1,user=*").code == 4
     assert shell(*asked, "--spend", "runs").code == 2
+    # A run goes on under the limits of today.
+    look = ["Thought: so.\nAction: calculator[1 + 1]", "Thought: so.\nFinal Answer: yes"]
+    more = ("--model", shell.script(look, "look.json"), "--tools", "calculator", "--approve", "always", "--user", "eve")
+    assert shell("run", "Q?", "--loop", "react", *more, "--no-ask").code == 5
+    (tmp_path / "plait.toml").write_text('[run]\nspend = ["tokens=9,user=eve"]\n')
+    (question,) = plait.open_journal(tmp_path / "journal.db").questions()
+    stopped = shell("resume", "last", "--question", question.question, "--answer", "yes", "--tools", "calculator")
+    assert stopped.code == 4 and "'eve'" in stopped.out + stopped.err

@@ -134,7 +134,7 @@ class AgentFields(Generic[DepsT, OutputT]):
             many="words",
             adds=True,
             trust="same",
-            record=lambda agent: to_builtins(agent.spend) if agent.spend else UNSET,
+            record=lambda agent: [to_builtins(each) for each in agent.spend] or UNSET,
             restore=lambda head: head.settings.get("spend", ()),
             page="limits.md#spend-limits",
         ),
