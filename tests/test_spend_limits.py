@@ -13,17 +13,22 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import psycopg
 import pytest
 
 import plait
 from cli_support import Shell
 from plait.core import Reply, Usage
 from plait.core.errors import ConfigError
+from plait.journal.postgres import schema
+from plait.journal.postgres.store import PostgresStore
 from plait.journal.records import NoteRecord
-from plait.journal.spending import SpendCounter
+from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
 from plait.journal.store import open_store, wait_for
 from plait.models.prices import NANO
 from plait.runtime.guards import spending
+from plait.server.chat_format import content_of
+from plait.server.errors import RequestRejected
 from postgres_server import shared_server
 from spend_script import RATE, Metered, make_agent, read_ledger
 
@@ -68,7 +73,7 @@ def run_script(journal: str, *words: object) -> subprocess.Popen[bytes]:
 
 
 def test_many_processes_never_pass_a_limit(journal: str, tmp_path: Path) -> None:
-    ledger, usd = tmp_path / "ledger", 1.0
+    ledger, usd = tmp_path / "ledger", 1.5
     processes = [run_script(journal, ledger, 12, usd) for _ in range(3)]
     run_script(journal, ledger, "die", usd).wait()
     assert [each.wait(60) for each in processes] == [0, 0, 0]
@@ -82,6 +87,9 @@ def test_many_processes_never_pass_a_limit(journal: str, tmp_path: Path) -> None
     assert read_ledger(ledger)[0] <= usd
     assert stopped.status == "stopped" and stopped.outcome.limit == "spend" and stopped.calls == 0
     assert "the limit per day of user 'ada' is reached" in str(stopped.reason).lower()
+    with pytest.raises(RequestRejected) as why:
+        content_of(stopped)
+    assert why.value.status == 429 and not why.value.may_retry
     assert make_agent(journal, ledger, usd).run("Q?", user="ben").status == "answered"
 
 
@@ -208,6 +216,37 @@ def test_a_cancelled_run_gives_back_what_it_held(journal: str, tmp_path: Path) -
 
     asyncio.run(cancel())
     assert counters(journal)[""].held_usd == 0
+
+
+def test_a_run_that_is_cancelled_while_it_reserves_holds_nothing(
+    journal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, reserved = agent_of(journal, "usd=1"), list[str]()
+    store = open_store(journal)
+    reserve = store.reserve
+
+    async def slow(asked: Any, bounds: Any) -> Any:
+        async def work() -> Any:
+            reserved.append(asked.id)
+            await asyncio.sleep(0.1)
+            return await reserve(asked, bounds)
+
+        return await asyncio.shield(asyncio.ensure_future(work()))  # as a database goes on, whoever waits
+
+    monkeypatch.setattr(store, "reserve", slow)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(agent.arun("Q?"))
+        while not reserved:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.5)
+
+    asyncio.run(cancel())
+    counter = counters(journal)[""]
+    assert (counter.held_usd, counter.runs, counter.usd) == (0, 0, 0)
 
 
 # -- attacks
@@ -384,3 +423,16 @@ def test_the_command_line_and_a_table_name_limits(tmp_path: Path) -> None:
     (question,) = plait.open_journal(tmp_path / "journal.db").questions()
     stopped = shell("resume", "last", "--question", question.question, "--answer", "yes", "--tools", "calculator")
     assert stopped.code == 4 and "'eve'" in stopped.out + stopped.err
+
+
+async def test_a_database_of_the_version_before_gets_the_counters() -> None:
+    address = shared_server().new_journal()
+    store = PostgresStore(address)
+    await store.info()
+    async with await psycopg.AsyncConnection.connect(store._database.conninfo, autocommit=True) as connection:
+        await connection.execute("drop table spending, reservations")
+        await connection.execute("update marks set value = '12' where name = 'version'")
+    await store.close()
+    assert await store.migrate() == (12, schema.VERSION)
+    assert await store.reserve(Reservation("1", "r", "k", Amount(1)), [SpendBound("a", 1.0)]) == []
+    await store.close()

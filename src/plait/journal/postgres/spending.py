@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.queries import fetch
 from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
 
 _COLUMNS = ", ".join(f"s.{name}" for name in SpendCounter.__struct_fields__)
@@ -72,17 +73,10 @@ class PostgresSpending:
 
     async def list_reserved(self, run: str) -> list[Reservation]:
         question = "select distinct id, run, key, usd, tokens, runs from reservations where run = %s"
-
-        async def work(connection: Connection) -> list[Reservation]:
-            rows = await (await connection.execute(question, (run,))).fetchall()
-            return [Reservation(id, run, key, Amount(*amount)) for id, run, key, *amount in rows]
-
-        return await self._database.do(work)
+        rows = await self._database.do(lambda connection: fetch(connection, question, (run,)))
+        return [Reservation(row["id"], run, row["key"], convert(row, Amount)) for row in rows]
 
     async def list_counters(self, since: float) -> list[SpendCounter]:
         question = f"select {_COLUMNS} from spending s where until > %s order by name"
-
-        async def work(connection: Connection) -> list[SpendCounter]:
-            return [SpendCounter(*row) for row in await (await connection.execute(question, (since,))).fetchall()]
-
-        return await self._database.do(work)
+        rows = await self._database.do(lambda connection: fetch(connection, question, (since,)))
+        return [SpendCounter(**row) for row in rows]

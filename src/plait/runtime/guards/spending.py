@@ -144,7 +144,16 @@ class SpendGuard(Guard):
         amount = Amount(_find_most(model, prompt, reply), prompt + reply, runs)
         asked = Reservation(uuid.uuid4().hex, entry.run, key, amount)
         until, pause = time.monotonic() + PATIENCE, 0.05
-        while found := await store.reserve(asked, list((bounds := self._list_bounds()).values())):
+        while True:
+            bounds = self._list_bounds()
+            reserving = asyncio.ensure_future(store.reserve(asked, list(bounds.values())))
+            try:
+                found = await asyncio.shield(reserving)
+            except BaseException:  # it may be reserved all the same
+                self._give_back(asked, reserving)
+                raise
+            if not found:
+                break
             room, why = min(_find_room(model, prompt, amount, each, bounds[each.name]) for each in found)
             if SMALLEST_REPLY <= room < reply and asking[1] < 2:
                 asking[1] += 1
@@ -205,14 +214,18 @@ class SpendGuard(Guard):
         if isinstance(entry.effect, Attempt) and not entry.begun:
             self._forget(entry.key)
             if (held := self._held.pop(entry.id, None)) is not None:
-                task = asyncio.ensure_future(self._give_back(held))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._give_back(held)
 
-    async def _give_back(self, held: Reservation) -> None:
-        assert self._store is not None
-        with suppress(JournalError):
-            await self._store.settle(held.id, Amount())
+    def _give_back(self, held: Reservation, *after: asyncio.Future[Any]) -> None:
+        async def settle() -> None:
+            assert self._store is not None
+            with suppress(JournalError):
+                await asyncio.gather(*after, return_exceptions=True)
+                await self._store.settle(held.id, Amount())
+
+        task = asyncio.ensure_future(settle())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _nano(cost: float | None) -> float:
@@ -232,16 +245,16 @@ def _find_room(model: Model, prompt: int, amount: Amount, counter: SpendCounter,
     if bound.most_runs is not None and amount.runs and counter.runs >= bound.most_runs:
         rooms.append((-1, f"{counter.runs} of {bound.most_runs} runs have begun"))
     if bound.most_tokens is not None:
-        used = f"{counter.tokens:,} of {bound.most_tokens:,} tokens are spent, {counter.held_tokens:,} reserved"
-        rooms.append((bound.most_tokens - counter.tokens - prompt, f"{used}, and the next request may take "
-                      f"{amount.tokens:,}"))  # fmt: skip
+        said = f"{counter.tokens:,} of {bound.most_tokens:,} tokens are spent, {counter.held_tokens:,} reserved"
+        room = bound.most_tokens - counter.tokens - prompt
+        rooms.append((room, f"{said}, and the next request may take {amount.tokens:,}"))
     if bound.most_usd is not None:
         base, left = _find_most(model, prompt, 0), bound.most_usd - counter.usd
         price = (amount.usd - base) / reply if reply else 0
-        fits = MOST if price <= 0 else int((left - base) / price)
+        fits = MOST if price <= 0 else int((left - base - 2) / price)
         usd = [f"{each / NANO:.5f}" for each in (counter.usd, bound.most_usd, counter.held_usd, amount.usd)]
-        used = f"{usd[0]} of {usd[1]} USD are spent, {usd[2]} reserved"
-        rooms.append((fits if base <= left else -1, f"{used}, and the next request may cost {usd[3]}"))
+        said = f"{usd[0]} of {usd[1]} USD are spent, {usd[2]} reserved, and the next request may cost {usd[3]}"
+        rooms.append((fits if base <= left else -1, said))
     room, why = min(rooms)
     names = [f"{kind} {name!r}" for kind, name in zip(("user", "agent", "tag"), whose, strict=True) if name is not None]
     ends = datetime.fromtimestamp(bound.until, ZoneInfo(zone)).isoformat(" ", "minutes")
