@@ -18,6 +18,7 @@ from typing import Any
 
 import plait
 from plait.core import Reply, Think, Usage
+from plait.journal.store import open_store
 from plait.models.base import Request, Response
 from plait.models.prices import Rate
 from plait.models.scripted import Scripted
@@ -88,6 +89,16 @@ async def main(journal: str, ledger: str, runs: str, usd: str) -> None:
     if runs == "die":
         model = Metered(write_reply, Path(ledger), dies=True)
         await make_agent(journal, Path(ledger), float(usd), model=model).arun("Q?", user="ada")
+    if runs == "early":
+        store = open_store(journal)
+        reserve = store.reserve
+
+        async def reserve_and_die(*given: Any) -> Any:
+            await reserve(*given)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        store.reserve = reserve_and_die  # type: ignore[method-assign]
+        await make_agent(journal, Path(ledger), float(usd)).arun("Q?", user="ada")
     agent, counts = make_agent(journal, Path(ledger), float(usd)), defaultdict[str, int](int)
     for run in await asyncio.gather(*(agent.arun("Q?", user="ada", tags=["all"]) for _ in range(int(runs)))):
         counts[run.status] += 1

@@ -106,6 +106,18 @@ def test_a_request_whose_process_died_counts_in_full_once_its_run_goes_on(journa
     assert after.usd == held + RATE.cost(Usage(10, 20)) * NANO
 
 
+def test_what_a_process_held_for_a_request_that_it_never_sent_is_free_once_its_run_goes_on(
+    journal: str, tmp_path: Path
+) -> None:
+    run_script(journal, tmp_path / "ledger", "early", 1.0).wait()
+    assert counters(journal)["ada"].held_usd > 0 and not (tmp_path / "ledger").exists()
+    (row,) = plait.open_journal(journal).list()
+    model = Metered([said()], tmp_path / "ledger")
+    run = make_agent(journal, tmp_path / "ledger", 1.0, model=model).resume(row.id, force=True)
+    counter = counters(journal)["ada"]
+    assert run.status == "answered" and (counter.usd, counter.held_usd, counter.runs) == (700_000, 0, 1)
+
+
 def test_a_request_waits_for_what_others_hold_and_is_not_shortened_for_them(
     journal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

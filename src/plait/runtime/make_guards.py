@@ -55,7 +55,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     ]
     above = engine.parent.chain.guards if engine.parent is not None else []
     if agent.spend or (above and any(guard.name == "spend" for guard in above)):
-        is_new, tally, scrub = engine.journal.is_new, engine.tally, engine.log.scrub
+        is_new, tally, scrub = not past.rows, engine.tally, engine.log.scrub
         own.append(SpendGuard(agent.spend, engine.store, tally, engine.head, scrub, is_child=is_child, is_new=is_new))
     for each in list_hooks(agent):
         if isinstance(each, Guard):
