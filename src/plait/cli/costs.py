@@ -9,16 +9,15 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fractions import Fraction
 from typing import Any, TypeAlias
-from zoneinfo import ZoneInfo
 
 import click
 import msgspec
 from msgspec.structs import replace
 
 from plait.cli import options
+from plait.cli.cost_sums import group_table, limit_table
 from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core import Usage
@@ -26,14 +25,13 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.spending import SpendCounter
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
-from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, make_columns, merge_in_order
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_columns, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
-from plait.recorded_runs import GROUPS, CostGroup, RecordedRuns
+from plait.recorded_runs import GROUPS, RecordedRuns
 from plait.runtime.costs import (
     MICRO,
     TOOLS,
@@ -118,7 +116,7 @@ def costs(
         if as_object:
             print_json([{**msgspec.to_builtins(each), "name": json.loads(each.name)} for each in counters])
         else:
-            _print(_limit_table(counters), as_csv, as_markdown)
+            _print(limit_table(counters), as_csv, as_markdown)
         return
     if by is not None:
         if runs or last or mean or tokens or rates or hardware is not None:
@@ -127,7 +125,7 @@ def costs(
         if as_object:
             print_json(msgspec.to_builtins(groups))
         else:
-            _print(_group_table(groups, by), as_csv, as_markdown)
+            _print(group_table(groups, by), as_csv, as_markdown)
         return
     query = make_query(**filters)
     wanted = {row.head.run: row for row in map(store.run, runs)}
@@ -165,39 +163,6 @@ def costs(
 def _print(table: ReportTable, as_csv: bool, as_markdown: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(width), nl=not as_csv)
-
-
-def _limit_table(counters: Sequence[SpendCounter]) -> ReportTable:
-    """Return what is spent, reserved and left of each spend limit: a row for its USD, its tokens and its runs."""
-    heads = ("per", "user", "agent", "tag", "", ">limit", ">spent", ">reserved", ">left", ">beyond", "ends")
-    rows = []
-    for each in counters:
-        per, _, zone, *whose = json.loads(each.name)
-        ends = datetime.fromtimestamp(each.until, ZoneInfo(zone)).isoformat(" ", "minutes")
-        for kind in ("usd", "tokens", "runs"):
-            most, spent = getattr(each, f"most_{kind}"), getattr(each, kind)
-            held, beyond = getattr(each, f"held_{kind}", 0), getattr(each, f"beyond_{kind}", 0)
-            numbers = [most, spent, held, max(0, (most or 0) - spent - held), beyond]
-            shown = [f"{each / NANO:.5f}" if kind == "usd" else f"{each:,}" for each in numbers if each is not None]
-            names = [ABSENT if name is None else clean(name) or "''" for name in whose]
-            rows += [[per, *names, "USD" if kind == "usd" else kind, *shown, ends]] if most is not None else []
-    notes = ("beyond: what requests took beyond what was reserved for them.",)
-    return ReportTable((), tuple(make_columns(heads, rows)), notes if rows else ())
-
-
-def _group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:
-    """Return what the runs of each day, user, tag or agent used."""
-    columns = [make_column(groups, by, lambda each: each.key or ABSENT, left=True)]
-    for head, name in (("runs", "runs"), ("calls", "calls"), ("in", "input_tokens"), ("out", "output_tokens")):
-        columns.append(TableColumn(head, tuple(f"{getattr(each, name):,}" for each in groups)))
-    columns.append(
-        make_column(groups, "USD", lambda each: "?" if each.unpriced == each.runs else f"{each.cost_usd:.5f}")
-    )
-    notes = []
-    if any(each.unpriced for each in groups):
-        columns.append(make_column(groups, "unpriced", lambda each: f"{each.unpriced:,}"))
-        notes = ["unpriced: runs with an unknown price, which USD lacks."]
-    return ReportTable((), tuple(columns), tuple(notes))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ _RESERVE = f"""with asked as (select * from unnest(%(names)s::text[], %(most_usd
     from found f, room where room.is_there on conflict do nothing returning name),
   held as (update spending s set most_usd = f.new_usd, most_tokens = f.new_tokens, most_runs = f.new_runs,
     held_usd = s.held_usd + %(usd)s, held_tokens = s.held_tokens + %(tokens)s, runs = s.runs + %(runs)s
-    from made m join found f using (name) where s.name = m.name returning 1)
-  select {_COLUMNS}, room.is_there, (select count(*) from held) from found s, room"""
+    from made m join found f using (name) where s.name = m.name)
+  select {_COLUMNS}, room.is_there from found s, room"""
 _SETTLE = """with gone as materialized (delete from reservations where id = %(id)s returning name, usd, tokens, runs),
   locked as materialized (select s.name from spending s join gone using (name) order by s.name for update of s)
   update spending s set usd = s.usd + %(usd)s, tokens = s.tokens + %(tokens)s, runs = s.runs + %(runs)s - g.runs,
@@ -56,20 +56,18 @@ class PostgresSpending:
             if len(rows) < len(bounds):
                 await connection.execute(_ADD, values)
                 rows = await (await connection.execute(_RESERVE, values)).fetchall()
-            if rows and rows[0][-2]:
+            if rows and rows[0][-1]:
                 return []
             mine = "select 1 from reservations where id = %(id)s"
             if tries > 1 and await (await connection.execute(mine, values)).fetchone() is not None:
                 return []  # an answer was lost
-            return [SpendCounter(*row[:-2]) for row in rows]
+            return [SpendCounter(*row[:-1]) for row in rows]
 
         return await self._database.do(work, seconds=WRITE_SECONDS)
 
     async def settle(self, id: str, used: Amount) -> None:
-        async def work(connection: Connection) -> None:
-            await connection.execute(_SETTLE, {"id": id, **structs.asdict(used)})
-
-        await self._database.do(work, seconds=WRITE_SECONDS)
+        values = {"id": id, **structs.asdict(used)}
+        await self._database.do(lambda connection: connection.execute(_SETTLE, values), seconds=WRITE_SECONDS)
 
     async def list_reserved(self, run: str) -> list[Reservation]:
         question = "select distinct id, run, key, usd, tokens, runs from reservations where run = %s"
