@@ -206,7 +206,7 @@ def escape(text: str) -> str:
 def options_page() -> str:
     """The page of an agent's options: those of the history, and the words of all."""
     fields = [each for kind in (AgentFields, Limits, History) for each in list_fields(kind)]
-    not_stored = " and ".join(f"`{each.name}`" for each in fields if not each.stored)
+    not_stored = ", ".join(f"`{each.name}`" for each in fields if not each.stored)
     parts = [OPTIONS_HEAD.replace("NOT_STORED", not_stored), fields_table(History), "\n"]
     rows = []
     for each in OPTIONS:

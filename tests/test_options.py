@@ -173,7 +173,7 @@ def test_the_head_of_a_run_has_an_option_and_a_resume_keeps_it(folder: Path, opt
     elif option.name != "model":
         assert read(again, option) == read(agent, option) != read(usual, option)
     if option.stored == "settings":
-        # An agent with the sandbox "auto" resumes in any other, and the spend limits of today hold.
+        # An agent with the sandbox "auto" resumes in any other.
         assert makes_same_requests(agent, head) and makes_same_requests(usual, head) is (
             option.name in ("sandbox", "spend")
         )
@@ -200,7 +200,8 @@ def test_an_option_is_on_the_reference_pages(option: Option) -> None:
     assert re.search(rf"\n\|( [^|]*\|)? `{option.name}` \|", TABLES)
     if option.flag:
         flag = option.flag.replace("|", "\\|")
-        assert f"\n| `{flag}` | `{option.file_key}` |" in PAGE
+        key = f"`{option.file_key}`" if option.file_key else ""
+        assert f"\n| `{flag}` | {key} |" in PAGE
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=name_of)

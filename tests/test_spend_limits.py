@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -393,12 +394,10 @@ def test_a_reply_is_shortened_to_what_is_left(tmp_path: Path) -> None:
     assert wanted[2] == 700
 
 
-def test_limits_are_shown_and_stored_with_a_run(tmp_path: Path) -> None:
+def test_limits_are_shown(tmp_path: Path) -> None:
     shell, journal = Shell(tmp_path), str(tmp_path / "journal.db")
     limit = plait.SpendLimit(usd=1, runs=5, user="*", zone="Europe/Berlin")
-    run = agent_of(journal, limit).run("Q?", user="ada")
-    stored = wait_for(open_store(journal).find_run(run.id)).head
-    assert plait.Agent.from_journal(stored, journal=journal).spend == (limit,)
+    agent_of(journal, limit).run("Q?", user="ada")
     shown = shell("costs", "--limits").out.splitlines()
     assert shown[0].split() == ["per", "user", "agent", "tag", "limit", "spent", "reserved", "left", "beyond", "ends"]
     assert shown[1].split()[:10] == [
@@ -418,23 +417,41 @@ def test_limits_are_shown_and_stored_with_a_run(tmp_path: Path) -> None:
     assert listed["usd"] == 700_000 and listed["name"][2:4] == ["Europe/Berlin", "ada"]
 
 
-def test_the_command_line_and_a_table_name_limits(tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
-    (tmp_path / "plait.toml").write_text('[run]\nspend = ["runs=1,user=ada"]\n')
+def test_limits_of_plait_toml_hold_for_every_agent_and_for_a_run_that_goes_on(tmp_path: Path) -> None:
+    shell, file = Shell(tmp_path), tmp_path / "plait.toml"
+    file.write_text('[[spend]]\nruns = 1\nuser = "ada"\n')
     model = shell.script(["Thought: so.\nFinal Answer: yes"])
     asked = ("run", "Q?", "--loop", "react", "--model", model)
     assert [shell(*asked, "--user", user).code for user in ("ada", "ben", "ada")] == [0, 0, 4]
-    assert shell(*asked, "--user", "ben", "--spend", "runs=1,user=*").code == 0
-    assert shell(*asked, "--user", "ben", "--spend", "runs=1,user=*").code == 4
+    assert [shell(*asked, "--user", "ben", "--spend", "runs=1,user=*").code for _ in range(2)] == [0, 4]
     assert shell(*asked, "--spend", "runs").code == 2
-    # A run goes on under the limits of today.
+    (tmp_path / "own.py").write_text(
+        "import plait\nmodel = plait.Scripted(['Thought: so.\\nFinal Answer: yes'])\n"
+        "agent = plait.Agent('react', model=model, spend=['runs=9,user=*'], name='own')\n"
+    )
+    assert [shell("run", "Q?", "-a", "own.py:agent", "--user", user).code for user in ("ada", "eve")] == [4, 0]
     look = ["Thought: so.\nAction: calculator[1 + 1]", "Thought: so.\nFinal Answer: yes"]
     more = ("--model", shell.script(look, "look.json"), "--tools", "calculator", "--approve", "always", "--user", "eve")
     assert shell("run", "Q?", "--loop", "react", *more, "--no-ask").code == 5
-    (tmp_path / "plait.toml").write_text('[run]\nspend = ["tokens=9,user=eve"]\n')
+    file.write_text('[[spend]]\ntokens = 9\nuser = "eve"\n')
     (question,) = plait.open_journal(tmp_path / "journal.db").questions()
     stopped = shell("resume", "last", "--question", question.question, "--answer", "yes", "--tools", "calculator")
     assert stopped.code == 4 and "'eve'" in stopped.out + stopped.err
+    file.write_text("[[spend]]\nper = 'week'\n")
+    assert shell(*asked).code == 2 and "table [[spend]]" in shell(*asked).err
+
+
+def test_a_file_of_a_folder_adds_limits_to_those_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "plait").mkdir()
+    (tmp_path / "plait" / "plait.toml").write_text("[[spend]]\nruns = 1\n")
+    (tmp_path / "near.toml").write_text('[[spend]]\nusd = 9\nper = "month"\n[[spend]]\nruns = 5\n')
+    given = plait.SpendLimit(runs=1), plait.SpendLimit(usd=9, per="month"), plait.SpendLimit(runs=5)
+    assert plait.Agent(model=plait.Scripted(["x"])).spend == given[:1]
+    monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "near.toml"))
+    agent = plait.Agent(model=plait.Scripted(["x"]), spend=["runs=1"])
+    assert agent.spend == given and agent.using(loop="react").spend == given
+    assert pickle.loads(pickle.dumps(agent.using(model="local"))).spend == given
 
 
 async def test_a_database_of_the_version_before_gets_the_counters() -> None:

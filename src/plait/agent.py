@@ -72,19 +72,21 @@ class Agent(AgentPlans[DepsT, OutputT]):
         loop = loop_of(self.loop)
         object.__setattr__(self, "tools", list_tools(self.tools))
         object.__setattr__(self, "hooks", check_hooks(self.hooks, load_hook))
-        object.__setattr__(self, "spend", read_spend_limits(self.spend))
         check_fields(self, loop)
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
+        limits = read_spend_limits(self.spend)
         if self._access is None:
             try:
-                settings = config.load().models
+                found = config.load()
             except ConfigError:
                 if any(isinstance(each, str) for each in (self.model, *self.models.values())):
                     raise
-                settings = ModelConfig()  # models that are objects need none
-            object.__setattr__(self, "_access", ModelAccess.take(settings))
+                found = config.Config({}, ModelConfig())  # models that are objects need none
+            object.__setattr__(self, "_access", ModelAccess.take(found.models))
+            limits = (*limits, *found.spend)
+        object.__setattr__(self, "spend", tuple(dict.fromkeys(limits)))
         # Report wrong models, prompts and tools now, not in the middle of a run.
         self._parts.check_models()
         if self.prompts is not None:

@@ -192,8 +192,6 @@ def make_recorded_agent(
         return _with_models_of(make_configured_agent(load(), name, same), head, same)
     held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
     recorded = {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held}
-    if limits := load().run.get("spend"):  # those of today hold, whatever the run began with
-        recorded["spend"] = limits
     changes = read_changes(flags, recorded)
     fields = changes.values.get("", {})
     if replay and not load_tools:

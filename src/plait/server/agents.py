@@ -73,7 +73,6 @@ def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     """Return whether an agent would make the same requests as a recorded run, judged by its settings."""
     settings = to_builtins(record_settings(agent))
-    settings.pop("spend", None)
     loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a resumed run uses the sandbox of its journal

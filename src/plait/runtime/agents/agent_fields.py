@@ -132,10 +132,8 @@ class AgentFields(Generic[DepsT, OutputT]):
             "--spend LIMIT",
             "What all runs may spend: usd=5,per=day,user=* (also tokens, runs, per=month, agent, tag, zone).",
             many="words",
-            adds=True,
-            trust="same",
-            record=lambda agent: [to_builtins(each) for each in agent.spend] or UNSET,
-            restore=lambda head: head.settings.get("spend", ()),
+            key="",
+            stored="",
             page="limits.md#spend-limits",
         ),
     ] = ()
