@@ -20,7 +20,7 @@ import pytest
 import plait
 from cli_support import Shell
 from plait.core import Reply, Usage
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, ServerFailed
 from plait.journal.postgres import schema
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.records import NoteRecord
@@ -204,6 +204,22 @@ def test_runs_are_counted_when_they_send_and_a_limit_of_runs_is_exact(journal: s
     assert asyncio.run(run()) == ["answered"] * 4 + ["stopped"] * 3
     assert agent.run("Q?").status == "answered"  # it has no tag
     assert {name: it.runs for name, it in counters(journal).items()} == {"a": 4, "b": 4}
+
+
+def test_attempts_that_fail_give_back_what_they_did_not_take_and_other_limits_hold_beside(tmp_path: Path) -> None:
+    journal, said_twice = str(tmp_path / "runs.db"), []
+
+    def answer(think: Any) -> Reply:
+        said_twice.append(think.max_tokens)
+        if len(said_twice) < 3:
+            raise ServerFailed("out")
+        return said()
+
+    agent = agent_of(journal, "tokens=9000,runs=1", replies=answer, limits=plait.Limits(usd=0.05, tokens=5000))
+    run = agent.run("Q?")
+    assert run.status == "answered" and len(said_twice) == 3 and all(most < 2000 for most in said_twice), run.reason
+    counter = counters(journal)[""]
+    assert (counter.tokens, counter.runs, counter.held_tokens, counter.held_usd) == (30, 1, 0, 0)
 
 
 def test_a_limit_that_is_changed_holds_for_the_next_request(tmp_path: Path) -> None:
