@@ -12,22 +12,7 @@ VERSION = 13
 READER = 12
 """The oldest version of Plait's schema that can use a database of this one: newer columns do not disturb it."""
 
-SPENDING = """
-create table spending (
-    name text collate "C" primary key, until double precision not null,
-    most_usd bigint, most_tokens bigint, most_runs bigint,
-    usd bigint not null default 0, tokens bigint not null default 0, runs bigint not null default 0,
-    held_usd bigint not null default 0, held_tokens bigint not null default 0,
-    beyond_usd bigint not null default 0, beyond_tokens bigint not null default 0
-) with (fillfactor = 50);
-create table reservations (
-    id text collate "C" not null, name text collate "C" not null, run text collate "C" not null, key text not null,
-    usd bigint not null, tokens bigint not null, runs bigint not null, primary key (id, name)
-);
-create index reservations_of_run on reservations (run);
-"""
-
-TABLES = f"""
+TABLES = """
 create table marks (name text primary key, value text not null);
 create table runs (
     n bigint generated always as identity primary key,
@@ -36,7 +21,7 @@ create table runs (
     session text not null, label text collate "C" not null, caller text not null, for_user text not null,
     agent text not null, tags text[] not null, models text[] not null, words text not null,
     status text not null, started double precision not null, updated double precision not null, rows integer,
-    outcome text, totals text not null default '{{}}', cost double precision, is_tainted boolean not null default false,
+    outcome text, totals text not null default '{}', cost double precision, is_tainted boolean not null default false,
     has_doubts boolean not null default false, crc bigint not null,
     owner text not null, root bigint, claim bigint not null default 1, lease_until timestamptz
 ) with (fillfactor = 85, toast_tuple_target = 128);
@@ -82,7 +67,23 @@ create table kept (
     at double precision not null, data text not null, primary key (kind, key)
 );
 create table contents (digest text primary key, body bytea not null);
-{SPENDING}"""
+"""
+
+SPENDING = """
+create table spending (
+    name text collate "C" primary key, until double precision not null,
+    most_usd bigint, most_tokens bigint, most_runs bigint,
+    usd bigint not null default 0, tokens bigint not null default 0, runs bigint not null default 0,
+    held_usd bigint not null default 0, held_tokens bigint not null default 0,
+    beyond_usd bigint not null default 0, beyond_tokens bigint not null default 0
+) with (fillfactor = 50);
+create table reservations (
+    id text collate "C" not null, name text collate "C" not null, run text collate "C" not null, key text not null,
+    usd bigint not null, tokens bigint not null, runs bigint not null, primary key (id, name)
+);
+create index reservations_of_run on reservations (run);
+"""
+TABLES += SPENDING
 
 MIGRATIONS: dict[int, str] = {13: SPENDING}
 """What makes a schema of the version before into this one, by version."""
