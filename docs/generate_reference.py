@@ -34,6 +34,7 @@ from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 from plait.runtime.agents.options import Option, list_fields, without_option
 from plait.runtime.conversations.sessions import History
 from plait.runtime.limits import Limits
+from plait.runtime.spend_limits import SpendLimit
 
 PYTHON_HEAD = """\
 # The names of the library
@@ -73,6 +74,7 @@ any case ([SECURITY.md](../SECURITY.md#keys-and-configuration)).
 FIELD_TABLES = {
     "Agent": "python.md#agent",
     "Limits": "limits.md#limits",
+    "SpendLimit": "limits.md#spend-limits",
     "History": "reference-options.md#plaithistory",
     "ModelSettings": "models.md#settings",
     "Run": "python.md#run",
@@ -204,7 +206,7 @@ def escape(text: str) -> str:
 def options_page() -> str:
     """The page of an agent's options: those of the history, and the words of all."""
     fields = [each for kind in (AgentFields, Limits, History) for each in list_fields(kind)]
-    not_stored = " and ".join(f"`{each.name}`" for each in fields if not each.stored)
+    not_stored = ", ".join(f"`{each.name}`" for each in fields if not each.stored)
     parts = [OPTIONS_HEAD.replace("NOT_STORED", not_stored), fields_table(History), "\n"]
     rows = []
     for each in OPTIONS:
@@ -412,7 +414,7 @@ PAGES = {
     "python.md": lambda: with_tables("python.md", {"agent": fields_table(AgentFields)}),
     "serve.md": lambda: with_tables("serve.md", {"serve": serve_table()}),
     "journal.md": lambda: with_tables("journal.md", {"schema": journal_tables()}),
-    "limits.md": lambda: with_tables("limits.md", {"limits": limits_table()}),
+    "limits.md": lambda: with_tables("limits.md", {"limits": limits_table(), "spend": fields_table(SpendLimit)}),
 }
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ class Process:
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] | None = None,
+        after_turn: object = None,
     ) -> ProcessLog:
         stored = Stored(codec.decode_head(codec.encode(head).decode()))
         log = ProcessLog(self, stored)

@@ -152,7 +152,7 @@ def agent_of(walk: Any, replies: Any = ("x",) * 99, tools: Sequence[Any] = TOOLS
     """Return an agent whose loop is a generator function."""
     model = replies if hasattr(replies, "encode") else plait.Scripted(replies)
     loop = walk if hasattr(walk, "run") else Steps(walk)
-    return plait.Agent(loop, model=model, tools=list(tools), journal=False, **settings)
+    return plait.Agent(loop, model=model, tools=list(tools), **{"journal": False, **settings})
 
 
 # -- a run in several processes

@@ -17,6 +17,7 @@ from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
 from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.spending import Amount, Reservation, SpendCounter
 from plait.journal.store import ACTIVE, ENDED, KeptRecord, StoreInfo
 
 
@@ -48,6 +49,7 @@ class MemoryStore:
         self.runs: dict[str, KeptLog] = {}
         self.kept: dict[tuple[str, str], KeptRecord] = {}
         self.files, self.count, self.restored = dict[str, bytes](), 0, 0.0
+        self.counters, self.reserved = dict[str, SpendCounter](), dict[str, tuple[Reservation, list[str]]]()
 
     async def begin(
         self,
@@ -198,7 +200,9 @@ class MemoryStore:
             if row.status == "running":
                 raise JournalError(f"Run {row.head.run} is still going on.")
             await self.delete([each.head.run for each in await self.list_runs(RunQuery(caller=row.head.run))])
-            self.kept.pop(("rating", self.runs.pop(row.head.run).run), None)
+            run = self.runs.pop(row.head.run).run
+            self.kept.pop(("rating", run), None)
+            self.reserved = {id: each for id, each in self.reserved.items() if each[0].run != run}
         return len(left)
 
     async def compact(self) -> None:
@@ -229,6 +233,35 @@ class MemoryStore:
             self.kept.pop((kind, key), None)
             for log in [log for log in self.runs.values() if labels and log.head.label == key]:
                 log.head = structs.replace(log.head, label="")
+
+    async def reserve(self, asked: Reservation, bounds: Any) -> list[SpendCounter]:
+        found = [self.counters.get(each.name) or SpendCounter(each.name, each.until) for each in bounds]
+        amount = asked.amount
+        if not all(each.has_room(bound, amount) for each, bound in zip(found, bounds, strict=True)):
+            return found
+        for it, bound in zip(found, bounds, strict=True):
+            held = {"held_usd": it.held_usd + amount.usd, "held_tokens": it.held_tokens + amount.tokens}
+            most = {name: value for name, value in structs.asdict(bound).items() if name.startswith("most")}
+            self.counters[it.name] = structs.replace(it, **held, **most, runs=it.runs + amount.runs)
+        self.reserved[asked.id] = asked, [each.name for each in bounds]
+        return []
+
+    async def settle(self, id: str, used: Amount) -> None:
+        asked, names = self.reserved.pop(id, (None, []))
+        for name in names:
+            it, held = self.counters[name], asked.amount
+            self.counters[name] = structs.replace(
+                it, usd=it.usd + used.usd, tokens=it.tokens + used.tokens, runs=it.runs + used.runs - held.runs,
+                held_usd=it.held_usd - held.usd, held_tokens=it.held_tokens - held.tokens,
+                beyond_usd=it.beyond_usd + max(0, used.usd - held.usd),
+                beyond_tokens=it.beyond_tokens + max(0, used.tokens - held.tokens),
+            )  # fmt: skip
+
+    async def list_reserved(self, run: str) -> list[Reservation]:
+        return [each for each, _ in self.reserved.values() if each.run == run]
+
+    async def list_counters(self, since: float) -> list[SpendCounter]:
+        return sorted((each for each in self.counters.values() if each.until > since), key=lambda each: each.name)
 
     async def is_holder_gone(self, owner: str) -> bool | None:
         return {"dead": True, "alive": False}.get(life_of(owner))

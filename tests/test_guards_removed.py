@@ -120,6 +120,7 @@ OWN: dict[str, tuple[set[str], Callable[[], Tried]]] = {
     "hooks below": ({"hooks"}, lambda: with_child(calls(HELP), payer, Lowers)),
     "breaker": ({"breaker"}, lambda: tried(lambda: until_limit(repeats()))),
     "limits": ({"limits"}, lambda: tried(lambda: until_limit(thinks()), limits=plait.Limits(calls=3))),
+    "spend": ({"spend"}, lambda: tried(thinks, spend=["runs=0"], journal=":memory:")),
     "output": ({"output"}, lambda: Tried(lambda: agent_of(answers_twice, output=int))),
 }
 

@@ -38,7 +38,8 @@ async def test_the_page_names_every_table_column_and_record_kind_of_a_real_file(
     columns = [row[1] for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
     marks = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version")]
     connection.close()
-    assert sorted(tables) == ["contents", "events", "kept", "marks", "runs"] and len(columns) == 42
+    assert sorted(tables) == ["contents", "events", "kept", "marks", "reservations", "runs", "spending"]
+    assert len(columns) == 61
     for name in [*tables, *columns, *(str(each.__struct_config__.tag) for each in get_args(Record))]:
         assert f"`{name}`" in page, name
     assert marks == [schema.APPLICATION_ID, schema.VERSION]

@@ -35,6 +35,7 @@ WORDS: dict[str, Any] = {
     "tools": ["calculator"],
     "code_limit": ["seconds=5"],
     "hook": ["redact"],
+    "spend": ["runs=9"],
     "sandbox": "monty",
     "prompts": "prompts",
     "system": "system.txt",
@@ -173,7 +174,9 @@ def test_the_head_of_a_run_has_an_option_and_a_resume_keeps_it(folder: Path, opt
         assert read(again, option) == read(agent, option) != read(usual, option)
     if option.stored == "settings":
         # An agent with the sandbox "auto" resumes in any other.
-        assert makes_same_requests(agent, head) and makes_same_requests(usual, head) is (option.name == "sandbox")
+        assert makes_same_requests(agent, head) and makes_same_requests(usual, head) is (
+            option.name in ("sandbox", "spend")
+        )
         assert option.name in head.settings and option.name in record_settings(agent)
     flags = {"model": ["scripted:replies.json"], "max_steps": 7}
     assert make_recorded_agent(head, flags, journal=str(folder / "runs.db"), load_tools=True).limits.steps == 7
@@ -197,7 +200,8 @@ def test_an_option_is_on_the_reference_pages(option: Option) -> None:
     assert re.search(rf"\n\|( [^|]*\|)? `{option.name}` \|", TABLES)
     if option.flag:
         flag = option.flag.replace("|", "\\|")
-        assert f"\n| `{flag}` | `{option.file_key}` |" in PAGE
+        key = f"`{option.file_key}`" if option.file_key else ""
+        assert f"\n| `{flag}` | {key} |" in PAGE
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=name_of)

@@ -27,6 +27,7 @@ GUARDS: dict[str, Callable[[Guard], bool]] = {
     "grounding": lambda guard: guard.name in ("grounding", "sources"),
     "output": lambda guard: guard.name in ("output", "output_after_hooks"),
     "taint": lambda guard: guard.name == "taint",
+    "spend": lambda guard: guard.name == "spend",
     "approvals": lambda guard: guard.name == "approvals",
 }
 """The built-in guards: which guards of a chain are meant by a name."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
+from spend_script import PROMPT, Metered
 
 CALLS = int(os.environ.get("CALLS", "3"))
 
@@ -47,14 +48,16 @@ def book(ctx: plait.Context[Any], n: int) -> str:
     return f"booked {n}"
 
 
+usage = {"input_tokens": PROMPT, "output_tokens": 10}
+replies = [
+    *({"calls": [{"name": "book" if n % 2 else "pay", "input": {"n": n}}], "usage": usage} for n in range(CALLS)),
+    {"answer": "done", "usage": usage},
+]
+ledger = Path(os.environ.get("MODEL_LEDGER", "requests"))
+seconds = float(os.environ.get("MODEL_SECONDS", "0"))
 agent = plait.Agent(
-    model=plait.Scripted(
-        [
-            *({"calls": [{"name": "book" if n % 2 else "pay", "input": {"n": n}}]} for n in range(CALLS)),
-            {"answer": "done"},
-        ],
-        delay=float(os.environ.get("MODEL_SECONDS", "0")),
-    ),
+    model=Metered(replies, ledger, word=b"from the spender", longest=300, delay=seconds),
+    spend=[plait.SpendLimit(usd=float(usd), user="spender")] if (usd := os.environ.get("SPEND_USD")) else (),
     loop="tool_calling",
     tools=[pay, book],
     name=os.environ.get("AGENT", "payer"),

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from plait.runtime.hooks import Hook as Hook
     from plait.runtime.limits import Limits as Limits
     from plait.runtime.run import Run as Run
+    from plait.runtime.spend_limits import SpendLimit as SpendLimit
     from plait.sandbox.process import Process as Process
     from plait.tools import Tool as Tool
     from plait.tools import tool as tool
@@ -104,6 +105,7 @@ _NAMES = {
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",
     "plait.runtime.hooks": "Hook",
     "plait.runtime.limits": "Limits",
+    "plait.runtime.spend_limits": "SpendLimit",
     "plait.runtime.agents.output": "OutputType",
     "plait.runtime.run": "Run",
     "plait.sandbox.process": "Process",

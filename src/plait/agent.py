@@ -52,6 +52,7 @@ from plait.runtime.hooks import check_hooks
 from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
+from plait.runtime.spend_limits import read_spend_limits
 from plait.tools import Tool
 from plait.tools.call_context import call_services
 from plait.tools.load import is_mcp_word
@@ -80,14 +81,17 @@ class Agent(AgentPlans[DepsT, OutputT]):
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
+        limits = read_spend_limits(self.spend)
         if self._access is None:
             try:
-                settings = config.load().models
+                found = config.load()
             except ConfigError:
                 if any(isinstance(each, str) for each in (self.model, *self.models.values())):
                     raise
-                settings = ModelConfig()  # models that are objects need none
-            object.__setattr__(self, "_access", ModelAccess.take(settings))
+                found = config.Config({}, ModelConfig())  # models that are objects need none
+            object.__setattr__(self, "_access", ModelAccess.take(found.models))
+            limits = (*limits, *found.spend)
+        object.__setattr__(self, "spend", tuple(dict.fromkeys(limits)))
         # Report wrong models, prompts and tools now, not in the middle of a run.
         self._parts.check_models()
         if self.prompts is not None:

@@ -127,8 +127,12 @@ class AgentParts:
                 add_settings(model, phase, self.agent.settings)
 
     def check_prices(self) -> None:
-        """Raise `ConfigError` if there is a limit in USD and a model without a known price."""
-        if self.agent.limits.usd is not None:
+        """Raise `ConfigError` if there is a limit in USD and a model without a known price, or a spend limit and no
+        journal."""
+        spend: Any = self.agent.spend
+        if spend:
+            self.require_store()
+        if self.agent.limits.usd is not None or (spend and any(each.usd is not None for each in spend)):
             require_prices(each for model in self.models.values() for each in members_of(model))
 
     @property

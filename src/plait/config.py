@@ -23,6 +23,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import cut_text, suggest
 from plait.models.config import ModelConfig
 from plait.runtime.agents.options import Option, list_fields
+from plait.runtime.spend_limits import SpendLimit, read_spend_limits
 from plait.trust import agent_options, is_trusted, own_file, risks
 from plait.user_files import read_file
 
@@ -36,7 +37,7 @@ WORDS = {
 }
 TABLES = {
     *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
-    *("journal", "settings", "abilities", "rate_limits"),
+    *("journal", "settings", "abilities", "rate_limits", "spend"),
 }
 
 
@@ -102,6 +103,8 @@ class Config(Struct, frozen=True):
     own: dict[str, tuple[str, ...]] = {}
     """The settings in each agent's own table. The others come from `[run]`."""
     journal: JournalTable = JournalTable()
+    spend: tuple[SpendLimit, ...] = ()
+    """The tables `[[spend]]`: limits for every agent."""
     raw: Mapping[str, Any] = {}
     """The settings as written in the files."""
 
@@ -223,18 +226,24 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
     journal = _table(data.pop("journal", {}), JournalTable, "journal", place)
     own = {name: tuple(table) for name, table in tables.items()}
-    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own, journal, raw)
+    try:
+        spend = read_spend_limits(data.pop("spend", ()))
+    except ConfigError as why:
+        raise ConfigError(f"{place}, table [[spend]]: {why.message}", hint=why.hint) from None
+    models = ModelConfig.from_mapping(data, place.name)
+    return Config(run, models, place, serve, agents, telemetry, own, journal, spend, raw)
 
 
 def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the settings of two files; `near` wins. Tables merge by key, named endpoints and agents are replaced
-    whole."""
+    whole. The limits of both hold."""
     tables = {
         name: {**own[name], **near[name]}
         for name in near
         if isinstance(near[name], dict) and isinstance(own.get(name), dict)
     }
-    return {**own, **near, **tables}
+    limits = [*own.get("spend", ()), *near.get("spend", ())]
+    return {**own, **near, **tables, **({"spend": limits} if limits else {})}
 
 
 def _agents(tables: Any, run: Mapping[str, Any], place: Path) -> dict[str, Mapping[str, Any]]:

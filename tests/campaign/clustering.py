@@ -1,5 +1,6 @@
 """One database, three workers, and runs with effects, while workers are killed, frozen past their lease, cut off and
-replaced by others with a changed agent, and the server restarts."""
+replaced by others with a changed agent, and the server restarts. One user's spend limit is reached meanwhile: the model
+has a ledger of what it was sent for them."""
 
 from __future__ import annotations
 
@@ -22,10 +23,15 @@ import plait
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.run_query import RunQuery
 from plait.journal.store import read_timeline
+from plait.models.prices import NANO
 from postgres_server import PostgresServer, find_binaries
+from spend_script import read_ledger
 
 HERE = Path(__file__).resolve().parent.parent
 CALLS, LEASE, WORKERS = 4, 1.0, 3
+USERS = 7
+USD_A_RUN = 0.001
+"""The spender's limit for each of their runs: about half of what these cost."""
 
 
 class Wire(threading.Thread):
@@ -66,8 +72,10 @@ class Wire(threading.Thread):
 
 
 class Cluster:
-    def __init__(self, server: PostgresServer, address: str, folder: Path, seed: int, *options: str) -> None:
-        self.server, self.address, self.folder = server, address, folder
+    def __init__(
+        self, server: PostgresServer, address: str, folder: Path, seed: int, *options: str, usd: float = 0.0
+    ) -> None:
+        self.server, self.address, self.folder, self.usd = server, address, folder, usd
         self.ledger, self.chance = folder / "ledger", random.Random(seed)
         self.wires = [Wire(server.port) for _ in range(WORKERS)]
         for each in self.wires:
@@ -83,6 +91,8 @@ class Cluster:
             "CALLS": str(CALLS),
             "PAY_SECONDS": "0.2",
             "MODEL_SECONDS": "0.01",
+            "MODEL_LEDGER": str(self.folder / "requests"),
+            "SPEND_USD": str(self.usd or ""),
             "PLAIT_JOURNAL": self.address.replace(f":{self.server.port}/", f":{self.wires[n].port}/"),
             "PLAIT_LEASE_SECONDS": str(LEASE),
             "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -153,14 +163,17 @@ def _run(server: PostgresServer, count: int, seed: int, folder: Path) -> Figures
     store = PostgresStore.at(address)
 
     async def submit() -> list[str]:
-        return await asyncio.gather(*(agent.asubmit(f"q{n}", user=f"u{n % 7}") for n in range(count)))
+        users = ["spender", *(f"u{n}" for n in range(1, USERS))]
+        asked = [(f"q{n} from the {users[n % USERS]}", users[n % USERS]) for n in range(count)]
+        return await asyncio.gather(*(agent.asubmit(question, user=user) for question, user in asked))
 
     async def unfinished() -> int:
         rows = await store.list_runs(RunQuery(is_open=True))
         return sum(row.status not in ("answered", "failed", "stopped", "crashed", "cancelled") for row in rows)
 
     runs = asyncio.run(submit())
-    cluster = Cluster(server, address, folder, seed)
+    usd = count / USERS * USD_A_RUN
+    cluster = Cluster(server, address, folder, seed, usd=usd)
     begun, failures = time.monotonic(), list[str]()
     try:
         while (left := asyncio.run(unfinished())) and time.monotonic() - begun < 60 + count * 1.5:
@@ -178,7 +191,8 @@ def _run(server: PostgresServer, count: int, seed: int, folder: Path) -> Figures
         for name in runs:
             row, timeline = await store.find_run(name), await read_timeline(store, name)
             statuses[row.status] += 1
-            if row.status != "answered":
+            is_over = row.head.user == "spender" and (row.outcome or {}).get("limit") == "spend"
+            if row.status != "answered" and not is_over:
                 failures.append(f"run {name} is {row.status}: {row.outcome}")
             seen = {each.call.input["n"]: each.observation for each in timeline.tool_calls}
             for n in range(CALLS):
@@ -188,11 +202,17 @@ def _run(server: PostgresServer, count: int, seed: int, folder: Path) -> Figures
                 if row.status == "answered" and not in_doubt and counts[name, n] != 1:
                     failures.append(f"call {n} of run {name} was made {counts[name, n]} times")
         failures.extend(await store.check())
+        found = await store.list_counters(0)
+        failures.extend(f"{each} is over its limit" for each in found if each.usd + each.held_usd > usd * NANO)
         await store.close()
 
     asyncio.run(examine())
+    most, sent = read_ledger(folder / "requests")
+    if most > usd or not statuses["stopped"]:
+        failures.append(f"the spender spent {most} of {usd} USD in {sent} requests, {statuses['stopped']} runs stopped")
     repeated = [key for key, made in counts.items() if made > 1]
     failures += [f"call {n} of run {name} was made {counts[name, n]} times" for name, n in repeated]
-    line = line_of(cluster_runs=count, answered=statuses["answered"], unfinished=left, effects=sum(counts.values()),
+    line = line_of(cluster_runs=count, answered=statuses["answered"], stopped=statuses["stopped"], unfinished=left,
+                   effects=sum(counts.values()),
                    repeated=len(repeated), in_doubt=doubts, **cluster.counts)  # fmt: skip
     return Figures(line, failures)

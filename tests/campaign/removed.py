@@ -25,6 +25,7 @@ WORDS = {
     "grounding": r"grounding|invented|unfounded",
     "output": r"output|CheckAnswer|check_answer|typed",
     "taint": r"taint|outside|untrusted",
+    "spend": r"spend",
     "approvals": r"approv|in_doubt|in doubt|Waiting|waiting|taint|grounding",
 }
 """What a test file that is about a guard says somewhere."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from plait.cli import options
+from plait.cli.cost_sums import group_table, limit_table
 from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core import Usage
@@ -22,13 +25,13 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
-from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, make_columns, merge_in_order
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_columns, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
-from plait.recorded_runs import GROUPS, CostGroup, RecordedRuns
+from plait.recorded_runs import GROUPS, RecordedRuns
 from plait.runtime.costs import (
     MICRO,
     TOOLS,
@@ -81,6 +84,7 @@ cache.
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs that match, oldest first.")
 @click.option("--by", type=click.Choice(GROUPS), help="Instead: what all runs that match used, by day, user ...")
 @options.filters
+@options.flag("--limits", help="Instead: the spend limits that hold now, with what is spent and reserved.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
 @options.flag("--tokens", help="Also show the tokens of each phase: in, cached, out ...")
 @options.flag("--rates", help="Also show the price of each model and its source.")
@@ -93,6 +97,7 @@ def costs(
     runs: tuple[str, ...],
     last: int | None,
     by: str | None,
+    limits: bool,
     mean: bool,
     tokens: bool,
     rates: bool,
@@ -106,6 +111,13 @@ def costs(
     """Compare the time and cost of each RUN (an id, the beginning of one, or `last`): a row a run, a column a phase."""
     options.check_one_format(csv=as_csv, markdown=as_markdown, json=as_object)
     store = open_journal(journal)
+    if limits:
+        counters = wait_for(store.store.list_counters(time.time()))
+        if as_object:
+            print_json([{**msgspec.to_builtins(each), "name": json.loads(each.name)} for each in counters])
+        else:
+            _print(limit_table(counters), as_csv, as_markdown)
+        return
     if by is not None:
         if runs or last or mean or tokens or rates or hardware is not None:
             raise ConfigError("--by adds up all runs that match.", hint="Leave out RUN and the options of its table.")
@@ -113,7 +125,7 @@ def costs(
         if as_object:
             print_json(msgspec.to_builtins(groups))
         else:
-            _print(_group_table(groups, by), as_csv, as_markdown)
+            _print(group_table(groups, by), as_csv, as_markdown)
         return
     query = make_query(**filters)
     wanted = {row.head.run: row for row in map(store.run, runs)}
@@ -151,21 +163,6 @@ def costs(
 def _print(table: ReportTable, as_csv: bool, as_markdown: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(table.csv() if as_csv else table.markdown() if as_markdown else table.text(width), nl=not as_csv)
-
-
-def _group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:
-    """Return what the runs of each day, user, tag or agent used."""
-    columns = [make_column(groups, by, lambda each: each.key or ABSENT, left=True)]
-    for head, name in (("runs", "runs"), ("calls", "calls"), ("in", "input_tokens"), ("out", "output_tokens")):
-        columns.append(TableColumn(head, tuple(f"{getattr(each, name):,}" for each in groups)))
-    columns.append(
-        make_column(groups, "USD", lambda each: "?" if each.unpriced == each.runs else f"{each.cost_usd:.5f}")
-    )
-    notes = []
-    if any(each.unpriced for each in groups):
-        columns.append(make_column(groups, "unpriced", lambda each: f"{each.unpriced:,}"))
-        notes = ["unpriced: runs with an unknown price, which USD lacks."]
-    return ReportTable((), tuple(columns), tuple(notes))
 
 
 @dataclass(frozen=True)

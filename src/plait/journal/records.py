@@ -124,6 +124,10 @@ class RequestRecord(Struct, frozen=True, omit_defaults=True):
     max_tokens: int | None = None
 
 
+LOST = "Lost: the process ended before the reply"
+"""The error of an attempt that was interrupted."""
+
+
 class ResponseRecord(Struct, frozen=True, omit_defaults=True):
     """The end of an attempt; `error` says what was wrong. `status` is 0 if no response came.
 

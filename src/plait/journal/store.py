@@ -22,6 +22,7 @@ from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import LastTurn, Record, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
+from plait.journal.spending import SpendingStore
 from plait.journal.timeline import Timeline
 from plait.user_folders import state_folder
 
@@ -171,7 +172,7 @@ class StoreInfo(Struct, frozen=True):
     restored: float
 
 
-class Store(Protocol):
+class Store(SpendingStore, Protocol):
     """A store of runs. Every method raises `JournalError`, and no other error, if the store cannot be used, and
     `NoJournal` or `UnknownRun` where there is nothing to read."""
 

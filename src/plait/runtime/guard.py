@@ -30,7 +30,7 @@ from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.calls.context import Context, DepsT
 from plait.tools import Tool
 
-BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0
+BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS, SPENDING = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0
 """The places in the chain (`Guard.order`). A user's guards and hooks are at `USERS`, in the user's order."""
 
 

@@ -17,6 +17,7 @@ from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.output_check import make_output_guards
+from plait.runtime.guards.spending import SpendGuard
 from plait.runtime.guards.taint import TaintGuard
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             session_calls=past.session_calls,
         ),
     ]
+    above = engine.parent.chain.guards if engine.parent is not None else []
+    if agent.spend or (above and any(guard.name == "spend" for guard in above)):
+        is_new, tally, scrub = not past.rows, engine.tally, engine.log.scrub
+        own.append(SpendGuard(agent.spend, engine.store, tally, engine.head, scrub, is_child=is_child, is_new=is_new))
     for each in list_hooks(agent):
         if isinstance(each, Guard):
             try:
@@ -77,8 +82,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         )
     if engine.parent is None:
         return own
-    above = engine.parent.chain.guards
-    joined = join_guards(above if is_child else [guard for guard in above if guard.name == "limits"], own)
+    joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
     for guard in joined:
         if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from
             guard.run = replace(hooked, deps=guard.run.deps)

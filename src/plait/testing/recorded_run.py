@@ -52,7 +52,7 @@ agent = recorded_agent(RECORD)
 def test_run():
     answers = iter(ANSWERS)
     model = plait.Scripted(REPLIES, by_turn=False)
-    scripted = agent.using(model=model, models={{}}, journal=False)
+    scripted = agent.using(model=model, models={{}}, spend=(), journal=False)
     run = scripted.run(QUESTION, on_wait=lambda waiting: next(answers, None), now=NOW)
     assert (run.status, run.answer) == END, run.reason
     assert [(call.tool, call.input, call.status) for call in run.calls_of()] == CALLS

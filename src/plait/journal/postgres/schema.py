@@ -74,10 +74,27 @@ create table kept (
 create table contents (digest text primary key, body bytea not null);
 """
 
+SPENDING = """
+create table spending (
+    name text collate "C" primary key, until double precision not null,
+    most_usd bigint, most_tokens bigint, most_runs bigint,
+    usd bigint not null default 0, tokens bigint not null default 0, runs bigint not null default 0,
+    held_usd bigint not null default 0, held_tokens bigint not null default 0,
+    beyond_usd bigint not null default 0, beyond_tokens bigint not null default 0
+) with (fillfactor = 50);
+create table reservations (
+    id text collate "C" not null, name text collate "C" not null, run text collate "C" not null, key text not null,
+    usd bigint not null, tokens bigint not null, runs bigint not null, primary key (id, name)
+);
+create index reservations_of_run on reservations (run);
+"""
+TABLES += SPENDING
+
 MIGRATIONS: dict[int, str] = {
-    13: """alter table runs add column cancel text not null default '';
+    13: f"""alter table runs add column cancel text not null default '';
 create unlogged table live_texts (
     run bigint primary key, watched_until timestamptz not null, data text not null default ''
-)"""
+);
+{SPENDING}"""
 }
 """What makes a schema of the version before into this one, by version."""

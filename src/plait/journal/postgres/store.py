@@ -33,6 +33,7 @@ from plait.journal.postgres.log import (
     describe_ending,
 )
 from plait.journal.postgres.queue import PostgresQueue
+from plait.journal.postgres.spending import PostgresSpending
 from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
@@ -77,7 +78,7 @@ _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
 
-class PostgresStore(PostgresQueue):
+class PostgresStore(PostgresQueue, PostgresSpending):
     """A `Store` in a PostgreSQL database. Making one opens nothing; the tables are made by the first use.
 
     `address` is a connection string of libpq. `patience`: for how many seconds a database that is away is waited for,
@@ -334,6 +335,7 @@ class PostgresStore(PostgresQueue):
                 for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
                     await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
                 await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
+                await connection.execute("delete from reservations where run = any (%s)", (ids,))
             return len(rows)
 
         return await self._database.do(work)

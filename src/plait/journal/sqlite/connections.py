@@ -172,7 +172,8 @@ def _check_tables(connection: sqlite3.Connection, path: Path, version: int) -> N
     found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
     if version != schema.VERSION:
         found -= {sql for sql in found - _OWN if _PLAIN.fullmatch(str(sql))}
-    if not _OWN <= found <= _OWN | _STATISTICS:
+    later = {each for number, steps in schema.MIGRATIONS.items() if number > version for each in steps}
+    if not _OWN - later <= found <= _OWN | _STATISTICS:
         what = max(map(str, found - _OWN), default="a table is missing")
         hint = "If it is not yours, do not use it. If you added a table or an index yourself, remove that."
         raise JournalError(f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.", hint=hint)

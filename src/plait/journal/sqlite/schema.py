@@ -7,7 +7,7 @@ from typing import NamedTuple
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 12
+VERSION = 13
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes."""
 
 READER = 12
@@ -131,11 +131,49 @@ CONTENTS = SqlTable(
     ),
 )
 
-TABLES = (RUNS, EVENTS, KEPT, MARKS, CONTENTS)
+SPENDING = SqlTable(
+    "spending",
+    "One row per spend limit, whose it is (a user, agent or tag), and day or month. USD are in billionths.",
+    (
+        SqlColumn("name", "TEXT PRIMARY KEY", "JSON list: `day` or `month`, its first day, zone, user, agent and tag"),
+        SqlColumn("until", "REAL NOT NULL", "the end of the day or month, in seconds since 1970"),
+        SqlColumn("most_usd", "INTEGER", "the limit when the last request was sent; NULL: none"),
+        SqlColumn("most_tokens", "INTEGER", "likewise"),
+        SqlColumn("most_runs", "INTEGER", "likewise"),
+        SqlColumn("usd", "INTEGER NOT NULL", "what was spent"),
+        SqlColumn("tokens", "INTEGER NOT NULL", "likewise"),
+        SqlColumn("runs", "INTEGER NOT NULL", "how many runs have sent a request"),
+        SqlColumn("held_usd", "INTEGER NOT NULL", "what is reserved"),
+        SqlColumn("held_tokens", "INTEGER NOT NULL", "likewise"),
+        SqlColumn("beyond_usd", "INTEGER NOT NULL", "what requests took beyond their reservations"),
+        SqlColumn("beyond_tokens", "INTEGER NOT NULL", "likewise"),
+    ),
+)
+
+RESERVATIONS = SqlTable(
+    "reservations",
+    "One row per request under way and limit. A request whose process ended keeps it until the run is resumed.",
+    (
+        SqlColumn("id", "TEXT NOT NULL", "the reservation"),
+        SqlColumn("name", "TEXT NOT NULL", "`spending.name`"),
+        SqlColumn("run", "TEXT NOT NULL", "`runs.id`"),
+        SqlColumn("key", "TEXT NOT NULL", "the key of the request in the run's record"),
+        SqlColumn("usd", "INTEGER NOT NULL", "the most that it is estimated to take"),
+        SqlColumn("tokens", "INTEGER NOT NULL", "likewise"),
+        SqlColumn("runs", "INTEGER NOT NULL", "1 for the first request of a run"),
+    ),
+)
+
+TABLES = (RUNS, EVENTS, KEPT, MARKS, CONTENTS, SPENDING, RESERVATIONS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
 CALLERS = "CREATE INDEX runs_of_caller ON runs (caller) WHERE caller <> ''"
+
+OF_RESERVATIONS = (
+    "CREATE UNIQUE INDEX reservations_of_id ON reservations (id, name)",
+    "CREATE INDEX reservations_of_run ON reservations (run)",
+)
 
 INDEXES = (
     "CREATE UNIQUE INDEX events_of_run ON events (run, seq)",
@@ -143,6 +181,7 @@ INDEXES = (
     SESSIONS,
     LABELS,
     CALLERS,
+    *OF_RESERVATIONS,
 )
 """The first is unique, so that two processes can never both write the same row of a run."""
 
@@ -161,5 +200,8 @@ def _mark(version: int, reader: int) -> tuple[str, ...]:
     return f"PRAGMA user_version = {version}", f"INSERT OR REPLACE INTO marks VALUES ('reader', '{reader}')"
 
 
-MIGRATIONS: dict[int, tuple[str, ...]] = {12: _mark(12, 12)}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    12: _mark(12, 12),
+    13: (_create(SPENDING), _create(RESERVATIONS), *OF_RESERVATIONS, *_mark(13, READER)),
+}
 """The SQL that makes a journal of the version before into this one, by version, in order."""

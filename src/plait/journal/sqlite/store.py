@@ -50,6 +50,7 @@ from plait.journal.sqlite.rows import (
     iter_rows,
     read_new_rows,
 )
+from plait.journal.sqlite.spending import SqliteSpending
 from plait.journal.sqlite.writer import Writer
 from plait.journal.store import (
     ACTIVE,
@@ -83,7 +84,7 @@ _going: weakref.WeakValueDictionary[tuple[str, str], SqliteLog] = weakref.WeakVa
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteSpending):
     """A `Store` in a file. Making one opens nothing; the file and its folder are made by the first run.
 
     `path` may be ":memory:" for a store that ends with its object, or from `at` with the process. `busy_seconds`: how
@@ -303,6 +304,7 @@ class SqliteStore:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
                     connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+                    connection.execute("DELETE FROM reservations WHERE run = ?", (name,))
             return len(found)
 
         return await self._open_writer().transact(work)

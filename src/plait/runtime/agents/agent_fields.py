@@ -26,6 +26,7 @@ from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
 from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, Taint
+from plait.runtime.spend_limits import SpendLimit
 from plait.sandbox import AUTO, Sandbox, name_of
 from plait.tools.tool import Tool, ToolSource
 from plait.user_files import read_json_object, read_text, read_text_or_file
@@ -124,6 +125,18 @@ class AgentFields(Generic[DepsT, OutputT]):
         ),
     ] = ()
     limits: Annotated[Limits, Option("What a run may use, and how many tools the model sees")] = field(default=Limits())
+    spend: Annotated[
+        Iterable[SpendLimit | str],
+        Option(
+            "What all runs together may spend in a day or month: `plait.SpendLimit` objects or words.",
+            "--spend LIMIT",
+            "What all runs may spend: usd=5,per=day,user=* (also tokens, runs, per=month, agent, tag, zone).",
+            many="words",
+            key="",
+            stored="",
+            page="limits.md#spend-limits",
+        ),
+    ] = ()
     grounding: Annotated[
         Grounding, Option("What to do about argument values that the model made up.", "--grounding", trust="same")
     ] = "off"
@@ -271,6 +284,7 @@ class AgentChanges(TypedDict, Generic[D], total=False):
     settings: AgentSettings
     tools: Iterable[ToolForm[D]]
     limits: Limits
+    spend: Iterable[SpendLimit | str]
     grounding: Grounding
     taint: Taint
     hooks: Iterable[Hook[D] | Guard[D] | str]

@@ -18,7 +18,7 @@ from msgspec import UNSET, structs
 
 from plait.core import Reply, Think, Usage
 from plait.core.errors import ModelError, Unsupported
-from plait.journal.records import Asking, Decision, RequestRecord, ResponseRecord
+from plait.journal.records import LOST, Asking, Decision, RequestRecord, ResponseRecord
 from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
 from plait.models.wires.replies import read_partial_reply
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT = 60.0
 """Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
-LOST = "Lost: the process ended before the reply"
-"""The error of an attempt that was interrupted."""
 
 
 class SendRequest(BasePerformer):
