@@ -79,13 +79,12 @@ class Results:
 
     async def assign(self, cell: str, run: str, owner: str) -> KeptRun:
         """Return the run that a cell has or will have: `run`, of the process `owner`, unless there is one already."""
-        await self.store.keep("cell", cell, run, codec.encode({"owner": owner}), replace=False)
+        await self.store.keep("cell", cell, run, codec.encode(KeptRun(run, owner)), replace=False)
         return (await self.find_assigned([cell]))[cell]
 
     async def find_assigned(self, cells: Iterable[str]) -> dict[str, KeptRun]:
         """Return the runs that cells have or will have."""
-        found = await self.store.list_kept("cell", cells)
-        return {each.key: KeptRun(each.run, _read(each, _Owned).owner) for each in found}
+        return {each.key: _read(each, KeptRun) for each in await self.store.list_kept("cell", cells)}
 
     async def forget(self, cells: Iterable[str]) -> None:
         """Remove the results of these cells and the labels of their runs, so that they run again. The runs stay."""
@@ -151,10 +150,6 @@ class Results:
         found = await self.store.list_kept("rating", runs)
         kept = {each.key: (each, _read(each, _Judgement)) for each in found}
         return {run: Rating(run, said.good, each.at, said.why) for run, (each, said) in kept.items()}
-
-
-class _Owned(Struct):
-    owner: str
 
 
 class _Judgement(Struct):

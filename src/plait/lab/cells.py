@@ -55,7 +55,7 @@ class CellTaken(Exception):
 
 
 async def run_cell(
-    cell: Cell, earlier: list[RunRow], run_id: str | None, results: Results, grade_run: Grader
+    cell: Cell, earlier: list[RunRow], run_id: str | None, results: Results, grader: Grader
 ) -> CellResult:
     """Return the result of a cell. `earlier` are its recorded runs, the newest first. Without any it begins the run
     `run_id`, or a new one for None. Raises `CellNotMeasured` and `CellTaken`."""
@@ -64,17 +64,17 @@ async def run_cell(
         run = await _find_or_run(cell, earlier, run_id, results)
     except JournalError:
         # Another process may have begun or resumed the run at the same time, or since this one was frozen.
-        found = (await results.find_runs([cell.digest])).get(cell.digest)
-        if found and found[0].owner != owner_of_this_process():
-            raise CellTaken(found[0].head.run) from None
-        raise
+        now = (await results.find_runs([cell.digest])).get(cell.digest, [])
+        if now[:1] == earlier[:1] or not now or now[0].owner == owner_of_this_process():
+            raise
+        raise CellTaken(now[0].head.run) from None
     if isinstance(run.outcome, Crashed) and run.outcome.error in NOT_MEASURED:
         raise CellNotMeasured(run.outcome.error, run.outcome.reason, cost_usd=run.tree.cost_usd)
     if run.status == "crashed":  # whatever its grader, a crashed run did nothing right
         grade = Grade(success=False, score=0.0, mark="crashed", why=run.reason or "")
     else:
         try:
-            grade = await grade_run(cell.task, run)
+            grade = await grader(cell.task, run)
         except ModelError as error:
             reason, after = f"The judge can't be asked: {error}", getattr(error, "after", None)
             raise CellNotMeasured(type(error).__name__, reason, after=after) from None

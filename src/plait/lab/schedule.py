@@ -112,6 +112,7 @@ class Scheduler:
 
     async def look(self) -> None:
         """Read what other processes have begun and finished."""
+        began = time.monotonic()
         for data in (await self.results.read(self.open)).values():
             self.note(read_result(data))
         open_ = self.open
@@ -120,7 +121,8 @@ class Scheduler:
         begun = (self.earlier.keys() | self.assigned.keys()) - self.active
         self.taken = {digest for digest in begun if not await self.is_free(digest)}
         self.line = dict(sorted(self.line.items(), key=lambda item: item[0] in begun))
-        self.look_at = time.monotonic() + LOOK_EVERY
+        ended = time.monotonic()
+        self.look_at = ended + max(LOOK_EVERY, 20 * (ended - began))
 
     async def is_free(self, digest: str) -> bool:
         """Return whether this process may try a cell that was begun."""

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import count
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.lab.schedule import LOOK_EVERY, Scheduler
 
-PARENT = "PLAIT_COMPARE_FOR"
+PARENT = "_PLAIT_WORKER_OF"
 """The variable that names the process for which a worker works: its parent."""
 RESTARTS = 4
 """How many times as many workers as were asked for may be killed: then what is left stays unfinished."""
@@ -35,11 +34,11 @@ class CellWorkers:
     async def run(self, scheduler: Scheduler) -> str:
         """Let the workers run the open cells. Return why some are still unfinished, or ""."""
         await scheduler.begin()
-        killed = count(1)
-        why: list[str] = []
+        killed, most, why = 0, RESTARTS * self._count, list[str]()
 
         async def work() -> None:
-            while scheduler.open:
+            nonlocal killed
+            while scheduler.open and killed <= most:
                 environment = {**os.environ, PARENT: str(os.getpid())}
                 # In a session of its own, so that Ctrl-C reaches this process only, which then ends the workers.
                 process = await asyncio.create_subprocess_exec(
@@ -57,14 +56,12 @@ class CellWorkers:
                         await process.wait()
                 code = process.returncode or 0
                 if code in (0, 4):
-                    why.extend(filter(None, [said.decode().strip()]))
+                    why.extend(filter(None, said.decode().splitlines()[-1:]))
                     return
                 if code > 0 and code != CANCELLED:
                     raise PlaitError("A worker ended with an error.", hint="It stands above.")
-                if (times := next(killed)) > RESTARTS * self._count:
-                    why.append(f"{times} workers were killed")
-                    return
-                scheduler.report(said="A worker was killed. Another one takes its place.")
+                killed += 1
+                scheduler.report(said=f"A worker was killed.{' Another one takes its place.' * (killed <= most)}")
                 await scheduler.look()
 
         tasks = [asyncio.create_task(work()) for _ in range(self._count)]
@@ -79,6 +76,7 @@ class CellWorkers:
             for each in tasks:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        why += [f"{killed} workers were killed"] * (killed > most)
         return "; ".join(dict.fromkeys(why)) if scheduler.open else ""
 
 
