@@ -21,12 +21,12 @@ from patience import patience
 from plait.core import Reply, Usage
 from plait.core.errors import JournalError, PlaitError
 from plait.journal.owner import new_run_id
-from plait.journal.records import RunRow
+from plait.journal.records import RunHead, RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import ALL
 from plait.journal.store import Journal, wait_for
 from plait.lab import Progress, acompare, compare
-from plait.lab.cells import CellTaken
+from plait.lab.cells import CellTaken, read_result
 from plait.lab.workers import CellWorkers
 from plait.models.prices import Rate
 from postgres_server import shared_server
@@ -149,7 +149,7 @@ def test_workers_share_the_cells_and_one_that_is_killed_in_an_effect_repeats_not
 
 def test_ctrl_c_and_the_end_of_the_command_end_its_workers_and_cells_are_continued(tmp_path: Path) -> None:
     place = str(tmp_path / "j.db")
-    prepare(tmp_path, 6)
+    prepare(tmp_path, 12)
     for number, count, expected in ((signal.SIGINT, 2, (130, 1)), (signal.SIGKILL, 1, (-signal.SIGKILL, 0))):
         command = Command(tmp_path, place, "--workers", str(count), pay=0.5)
         before = len(ledger(tmp_path, "begun"))
@@ -160,8 +160,9 @@ def test_ctrl_c_and_the_end_of_the_command_end_its_workers_and_cells_are_continu
         code, rows, said = command.end()
         assert rows == [] and (code, said.count("Cancelled. The same command")) == expected
         wait_until(lambda workers=workers: not any(Path(f"/proc/{each}").exists() for each in workers))
+    assert len(ledger(tmp_path, "begun")) < 12
     code, rows, said = Command(tmp_path, place).end()
-    assert code == 0 and rows[0]["n"] == 6 and len(runs_of(place)) == 6
+    assert code == 0 and rows[0]["n"] == 12 and len(runs_of(place)) == 12
     assert max(Counter(run for run, _ in ledger(tmp_path, "begun")).values()) == 1
 
 
@@ -182,15 +183,20 @@ def test_a_process_with_another_version_of_a_tool_has_cells_of_its_own(tmp_path:
 def test_again_runs_each_cell_once_more_whatever_the_number_of_workers(tmp_path: Path) -> None:
     place = str(tmp_path / "j.db")
     prepare(tmp_path, 4)
-    for words in ((), ("--workers", "2", "--again")):
-        code, rows, said = Command(tmp_path, place, *words).end()
-        assert code == 0 and rows[0]["n"] == 4, said
-    assert len(runs_of(place)) == 8
+    assert Command(tmp_path, place).end()[0] == 0
+    command = Command(tmp_path, place, "--workers", "1", "--again", pay=0.3)
+    wait_until(lambda: len(ledger(tmp_path, "paid")) == 6)
+    os.kill(command.workers()[0], signal.SIGKILL)
+    code, rows, said = command.end()
+    assert code == 0 and rows[0]["n"] == 4, said
+    assert len(runs_of(place)) == 8 and len(ledger(tmp_path, "begun")) == 8
 
 
 async def test_workers_that_are_killed_every_time_or_fail_are_given_up(tmp_path: Path) -> None:
     options: dict[str, Any] = {"loops": "react", "models": [plait.Scripted([RIGHT])], "journal": tmp_path / "j.db"}
-    killed = await acompare(tasks(2), **options, workers=CellWorkers(["sh", "-c", "kill -9 $$"], 2))
+    die = f"echo >> {tmp_path}/started; kill -9 $$"
+    killed = await acompare(tasks(2), **options, workers=CellWorkers(["sh", "-c", die], 2))
+    assert len((tmp_path / "started").read_text()) >= 9
     assert killed.results == () and killed.unfinished in ("9 workers were killed", "10 workers were killed")
     stopped = await acompare(tasks(2), **options, workers=CellWorkers(["sh", "-c", "echo the budget; exit 4"], 2))
     assert stopped.unfinished == "the budget"
@@ -233,15 +239,15 @@ def test_a_budget_holds_over_processes(place: str, tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_lab_workers import compare, priced, tasks
-found = compare(tasks(20), loops="react", models=[priced()], journal={place!r}, budget=8.0)
-assert "the budget of 8 USD is reached" in found.unfinished, found.unfinished
+found = compare(tasks(30), loops="react", models=[priced()], journal={place!r}, budget=12.0, jobs=4)
+assert "the budget of 12 USD is reached" in found.unfinished, found.unfinished
 """)
     processes = [
         start_forked(["budget.py"], cwd=tmp_path, env=os.environ, stdin=0, stdout=1, stderr=2) for _ in range(2)
     ]
     assert [each.wait(patience(60)) for each in processes] == [0, 0]
     runs = runs_of(place)
-    assert 7 <= len(runs) <= 9, [row.status for row in runs]  # both may begin the last one at the same moment
+    assert 12 <= len(runs) <= 13, [row.status for row in runs]  # both may begin the last one at the same moment
     assert len({row.head.label for row in runs}) == len(runs)
 
 
@@ -286,7 +292,10 @@ async def test_a_run_that_another_process_may_be_grading_is_left_to_it_for_a_whi
     assert time.monotonic() - began >= seconds
 
 
-async def test_what_another_process_finishes_meanwhile_is_shown_and_not_run(place: str, fast: None) -> None:
+async def test_what_another_process_finishes_meanwhile_is_shown_and_not_run(
+    place: str, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.lab.schedule.LEFT_AFTER", 600.0)
     results, model = Results(Journal.at(place).store), plait.Scripted([RIGHT])
     options: dict[str, Any] = {"loops": "react", "models": [model], "journal": place}
     first = await acompare(tasks(2), **options)
@@ -303,7 +312,8 @@ async def test_what_another_process_finishes_meanwhile_is_shown_and_not_run(plac
         await results.store.forget("cell", [each.cell])
         await results.assign(each.cell, each.run, ELSEWHERE)
     finishing = asyncio.create_task(finish())
-    assert (await acompare(tasks(2), **options, tell=told.append)).results == first.results and model.sent == 2
+    again = await asyncio.wait_for(acompare(tasks(2), **options, tell=told.append), patience(20))
+    assert again.results == first.results and model.sent == 2
     assert [each.result for each in told] == [None, *first.results] and told[-1].finished == 2
     await finishing
 
@@ -360,18 +370,38 @@ async def test_a_cell_that_was_finished_elsewhere_while_it_was_tried_here_is_ove
     tmp_path: Path, fast: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"loops": "react", "models": [plait.Scripted([RIGHT])], "journal": tmp_path / "j.db"}
-    first = await acompare(tasks(2), **options)
+    first = await acompare(tasks(4), **options)
     store = Journal.at(tmp_path / "j.db").store
     kept = await Results(store).read([each.cell for each in first.results])
-    await store.forget("result", kept)
+    for kind in ("result", "cell"):
+        await store.forget(kind, kept)
     tried: list[str] = []
 
-    async def lose(cell: Any, *_: Any) -> Any:
+    async def lose_the_first(cell: Any, *_: Any) -> Any:
         tried.append(cell.digest)
-        await Results(store).keep(cell.digest, "", kept[cell.digest])
-        await asyncio.sleep(0.2)  # until it is seen
-        raise CellTaken("another")
+        if len(tried) == 1:
+            await Results(store).keep(cell.digest, "", kept[cell.digest])
+            await asyncio.sleep(0.6)  # until it is seen
+            raise CellTaken("another")
+        await asyncio.sleep(0.1)
+        return read_result(kept[cell.digest])
 
-    monkeypatch.setattr("plait.lab.schedule.run_cell", lose)
-    again = await asyncio.wait_for(acompare(tasks(2), **options), patience(10))
-    assert again.results == first.results and len(tried) == 2
+    monkeypatch.setattr("plait.lab.schedule.run_cell", lose_the_first)
+    again = await asyncio.wait_for(acompare(tasks(4), **options, jobs=2), patience(10))
+    assert again.results == first.results and len(tried) == 4
+
+
+async def test_of_two_that_begin_the_same_run_one_does(
+    tmp_path: Path, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, model = tmp_path / "j.db", plait.Scripted([RIGHT])
+    assign = Results.assign
+
+    async def be_late(results: Results, cell: str, run: str, owner: str) -> Any:
+        found = await assign(results, cell, run, owner)
+        await results.store.begin(RunHead(run, "What is 0?", {"name": "react"}, {}, label=cell), ELSEWHERE)
+        return found
+
+    monkeypatch.setattr(Results, "assign", be_late)
+    done = await acompare(tasks(1), loops="react", models=[model], journal=place)
+    assert done.results == () and "is still going on in another process" in done.unfinished and model.sent == 0
