@@ -147,6 +147,21 @@ def test_workers_share_the_cells_and_one_that_is_killed_in_an_effect_repeats_not
     assert again.end()[:2] == (0, rows) and len(runs_of(place)) == 12
 
 
+def test_a_worker_that_was_frozen_finds_its_cell_taken_and_goes_on(tmp_path: Path) -> None:
+    place = shared_server().new_journal()
+    prepare(tmp_path, 30)
+    command = Command(tmp_path, place, "--workers", "2", pay=0.1)
+    wait_until(lambda: len({pid for _, pid in ledger(tmp_path, "paid")}) == 2)
+    run, frozen = ledger(tmp_path, "begun")[-1]
+    os.kill(frozen, signal.SIGSTOP)
+    wait_until(lambda: Journal.at(place).run(run).status == "answered")  # by the other, when the lease has ended
+    os.kill(frozen, signal.SIGCONT)
+    code, rows, said = command.end()
+    assert code == 0 and rows[0]["n"] == 30 and "Error" not in said, said
+    begun = Counter(run for run, _ in ledger(tmp_path, "begun"))
+    assert len(begun) == 30 and max(begun.values()) == 1 and len(runs_of(place)) == 30
+
+
 def test_ctrl_c_and_the_end_of_the_command_end_its_workers_and_cells_are_continued(tmp_path: Path) -> None:
     place = str(tmp_path / "j.db")
     prepare(tmp_path, 12)

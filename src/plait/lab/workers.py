@@ -19,7 +19,7 @@ RESTARTS = 4
 CANCELLED = 130
 """The code with which a command ends that a signal cancelled."""
 GRACE = 8.0
-"""Seconds that a cancelled worker has to record its runs."""
+"""Seconds that a worker has to end: when all cells have results, and when it is cancelled."""
 
 
 class CellWorkers:
@@ -72,6 +72,9 @@ class CellWorkers:
                 for each in ended:
                     each.result()
                 await scheduler.look()
+                if not scheduler.open:
+                    await asyncio.wait(going or tasks, timeout=GRACE)  # a frozen one does not end by itself
+                    break
         finally:
             for each in tasks:
                 each.cancel()
