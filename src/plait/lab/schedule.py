@@ -122,7 +122,7 @@ class Scheduler:
         self.taken = {digest for digest in begun if not await self.is_free(digest)}
         self.line = dict(sorted(self.line.items(), key=lambda item: item[0] in begun))
         ended = time.monotonic()
-        self.look_at = ended + max(LOOK_EVERY, 20 * (ended - began))
+        self.look_at = ended + max(LOOK_EVERY, 20 * (ended - began)) if self.budget is None else 0.0  # before each run
 
     async def is_free(self, digest: str) -> bool:
         """Return whether this process may try a cell that was begun."""
@@ -160,7 +160,7 @@ class Scheduler:
                 for task in [each for each in tasks if each.done()]:
                     tasks.remove(task)
                     task.result()
-                if self.line and (cell is None or self.budget is not None or time.monotonic() >= self.look_at):
+                if self.line and (cell is None or time.monotonic() >= self.look_at):
                     await self.look()
                 if cell is None:
                     continue
