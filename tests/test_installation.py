@@ -88,7 +88,6 @@ def test_extras_are_those_of_the_package_with_what_they_miss() -> None:
         "server",
         "postgres",
         "report",
-        "ray",
     ]
     assert not any(extras.values())
 

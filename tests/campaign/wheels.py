@@ -63,7 +63,7 @@ COMMANDS = (
     Command(f"plan How-many-more? {CITIES.replace('two-cities', 'two-cities-plan')}"),
     Command("compare tasks.jsonl --loops react --limit 1 --models scripted:lyon.json --tools tools.py --name one"),
     Command("compare tasks.jsonl --loops react --limit 1 --models scripted:lyon.json --html one.html", ("report",)),
-    Command("compare tasks.jsonl --loops react --limit 1 --models scripted:lyon.json --engine ray --again", ("ray",)),
+    Command("compare tasks.jsonl --loops react --limit 1 --models scripted:lyon.json --workers 2 --again"),
     Command("results list"),
     Command("results show one"),
     Command("recommend one", code=3),

@@ -27,7 +27,8 @@ from plait.lab import report
 from plait.lab.comparison import Comparison
 from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
-from plait.lab.schedule import CellEngine, OnProgress, Progress
+from plait.lab.schedule import OnProgress, Progress
+from plait.lab.workers import CellWorkers, command_of_this_process, end_with_parent, parent_to_work_for
 from plait.models.settings import ModelSettings
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 
@@ -40,6 +41,7 @@ Examples:
   plait compare basics:report --loops react --models openai:gpt-5 --model-setting effort=low,high
   plait compare tasks.jsonl -a support:agent --instructions "Be brief." --instructions @long.txt
   plait compare world --loops phased --model reason=openai:gpt-5,local --model reply=local
+  plait compare tasks.jsonl --loops all --jobs 8 --workers 4
 
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
 everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error or --fail-if, 2 wrong
@@ -80,27 +82,17 @@ table_output = options.combine(
 @options.fail_if
 @click.option("--name", default="", metavar="NAME", help="The comparison's name (default: made from its parts).")
 @options.repeat_finished
-@click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
-@click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
+@click.option("--workers", type=options.WHOLE, metavar="N", help="Perform the runs in N processes, each with --jobs.")
 @options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call"), compared=TEXTS)
 @table_output
 @options.journal
 @options.no_progress
-def compare(
-    suite: str, words: Sequence[str], phases: Sequence[str], engine: str, address: str | None, **flags: Any
-) -> None:
+def compare(suite: str, words: Sequence[str], phases: Sequence[str], workers: int | None, **flags: Any) -> None:
     """Run every task of SUITE through loops, agents and models, and print one table.
 
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
-    runs_cells: CellEngine | None = None
-    if engine == "ray":
-        from plait.lab.ray import RayEngine
-
-        runs_cells = RayEngine(address)
-    elif address:
-        raise ConfigError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
     same = ("loops", "models", "repeat", "limit", "name")
     shared = {name: value for name, value in flags.items() if name not in (*TEXTS, "tools")}
     done = run_comparison(
@@ -110,7 +102,7 @@ def compare(
         texts=parse_texts(**{name: flags[name] for name in TEXTS}),
         phases=parse_phase_models(phases),
         settings=parse_settings_axis(flags["model_settings"]),
-        engine=runs_cells,
+        workers=CellWorkers(command_of_this_process(), workers) if workers and parent_to_work_for() is None else None,
         **{name: flags[name] for name in same},
     )
     print_comparison(done, flags)
@@ -132,8 +124,13 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
     """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled. `flags` has the
     options that all comparisons share, `wanted` the other arguments of `acompare`."""
     wanted |= {name: flags[name] for name in ("jobs", "budget", "again")}
+    if parent_to_work_for() is not None:
+        wanted["again"] = False  # the parent has seen to it
     wanted |= {"journal": options.journal_path(flags["journal"]), **make_fields(read_values(flags), AgentFields)}
     done = wait_for_comparison(lambda tell: acompare(suite, tell=tell, **wanted), quiet=flags["quiet"])
+    if parent_to_work_for() is not None:
+        click.echo(done.unfinished)
+        exit_after(done, None)
     if done.unfinished:
         click.echo(f"Not finished: {done.unfinished.rstrip('.')}. Fix the cause, and run the same command.", err=True)
     return done
@@ -142,13 +139,18 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
 def wait_for_comparison(begin: Callable[[OnProgress], Coroutine[Any, Any, T]], *, quiet: bool) -> T:
     """Return what a comparison comes to, with its progress on stderr. Exit if it is cancelled."""
     progress, done = ComparisonProgress(sys.stderr, quiet=quiet), None
+    parent = parent_to_work_for()
     try:
         with stdout_to_stderr(), cancellable(begin(progress), how_to_resume=lambda: CONTINUE) as (loop, task):
+            ending = loop.create_task(end_with_parent(parent, task)) if parent is not None else None
             done = loop.run_until_complete(task)
+            if ending is not None:
+                ending.cancel()
     finally:
         progress.close()
     if done is None:
-        click.echo(f"Cancelled. {CONTINUE}", err=True)
+        if parent is None:
+            click.echo(f"Cancelled. {CONTINUE}", err=True)
         exit_with(CANCELLED)
     return done
 
@@ -202,9 +204,10 @@ class ComparisonProgress:
     def __init__(self, out: TextIO, *, quiet: bool) -> None:
         self._out = out
         self._quiet = quiet
+        self._shows_cells = parent_to_work_for() is None  # which shows those of all workers
         self._last = ""
         self._status: Any = None
-        if out.isatty() and not quiet:
+        if out.isatty() and not quiet and self._shows_cells:
             from rich.console import Console
 
             self._status = Console(file=out, highlight=False, emoji=False, markup=False).status("")
@@ -219,8 +222,7 @@ class ComparisonProgress:
             self._last = done
             self._status.update(done)
             self._status.start()
-        elif progress.result is not None:
-            result = progress.result
+        elif self._shows_cells and (result := progress.result) is not None:
             what = f"{result.grade.mark} · {result.variant} · {result.task} · {format_seconds(result.seconds)}"
             self._print(f"{done} · {clean(what)}")
 

@@ -1,7 +1,8 @@
 """The lab's data in a store: comparisons, results of cells, and users' ratings of runs.
 
 A cell's run has the cell as its label from its first row. So if a process dies between the run's end and its result,
-the lab finds the run again and does not repeat it.
+the lab finds the run again and does not repeat it. The id of the run is kept before the run begins, and the first one
+stands. So of all processes that compare the same, on any machines, one begins it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class KeptComparison(Struct, frozen=True):
     updated: float
     head: dict[str, Any]
     summary: dict[str, Any] | None
+
+
+class KeptRun(Struct, frozen=True):
+    """The run of a cell, and the process that was to begin it."""
+
+    run: str
+    owner: str
 
 
 class Rating(Struct, frozen=True):
@@ -69,9 +77,20 @@ class Results:
         """Store the JSON result of a cell. A cell that has a result keeps the first."""
         await self.store.keep("result", cell, run, redaction.scrubber(secrets)(data), replace=False)
 
+    async def assign(self, cell: str, run: str, owner: str) -> KeptRun:
+        """Return the run that a cell has or will have: `run`, of the process `owner`, unless there is one already."""
+        await self.store.keep("cell", cell, run, codec.encode(KeptRun(run, owner)), replace=False)
+        return (await self.find_assigned([cell]))[cell]
+
+    async def find_assigned(self, cells: Iterable[str]) -> dict[str, KeptRun]:
+        """Return the runs that cells have or will have."""
+        return {each.key: _read(each, KeptRun) for each in await self.store.list_kept("cell", cells)}
+
     async def forget(self, cells: Iterable[str]) -> None:
         """Remove the results of these cells and the labels of their runs, so that they run again. The runs stay."""
-        await self.store.forget("result", cells, labels=True)
+        forgotten = tuple(cells)
+        await self.store.forget("cell", forgotten)
+        await self.store.forget("result", forgotten, labels=True)
 
     # -- comparisons
 

@@ -246,17 +246,6 @@ def make_plan(
     return ComparisonPlan(made, suite, tuple(contenders), repeat, tuple(cells))
 
 
-def agent_digests(agent: Agent) -> dict[str, str]:
-    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait. Tools
-    are not included: see `tools_digest`."""
-    return {name: digest(value) for name, value in _describe_agent(agent).items()}
-
-
-def tools_digest(agent: Agent) -> str:
-    """Return a digest of what a model sees of an agent's tools."""
-    return digest([msgspec.to_builtins(spec) for spec in agent.specs])
-
-
 def _describe_agent(agent: Agent) -> dict[str, Any]:
     """Return what all cells of a contender have in common, as far as it could change their results."""
     loop = agent._loop

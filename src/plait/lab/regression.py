@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from functools import cached_property, wraps
 from typing import Any
 
@@ -24,12 +23,11 @@ from plait.core.text import format_count
 from plait.journal.records import RunRow
 from plait.journal.run_query import make_query
 from plait.journal.store import ENDED, Journal, Store, list_descendants, read_timeline
+from plait.lab.cells import current_task
 from plait.lab.comparison import Comparison, Contender
 from plait.lab.graders import is_function, load_grader
-from plait.lab.plan import Cell
-from plait.lab.results import CellResult, make_result
+from plait.lab.results import make_result
 from plait.lab.run_comparison import acompare
-from plait.lab.schedule import LocalEngine
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.runtime import runs
 from plait.runtime.calls.artifacts import ArtifactStore, find_artifacts, read_artifacts
@@ -132,7 +130,7 @@ async def run_again(
             changed[name] = agent.using(tools=tools, hooks=hooks, approve="never")  # nothing is done
         agents = changed
     judge = load_grader(grader, journal=store.place)
-    made = await acompare(suite, agents=agents, journal=store.place, engine=_Again({grader: judge}), **options)
+    made = await acompare(suite, agents=agents, journal=store.place, **options)
     before = []
     for row, task in zip(usable, tasks, strict=True):
         run = runs.read_finished_run(row, store, recorded_loop(row.head))
@@ -189,14 +187,6 @@ def find_runs(journal: Journal, names: Iterable[str], last: int, **filters: Any)
 
 _CELL = re.compile("[0-9a-f]{16}")
 """The label of a run of a comparison: the digest of its cell."""
-_recorded_run: ContextVar[str] = ContextVar("plait_recorded_run", default="")
-"""The recorded run whose question is asked again here."""
-
-
-class _Again(LocalEngine):
-    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
-        _recorded_run.set(cell.task.id)
-        return await super().perform(cell, earlier)
 
 
 class RecordedResults:
@@ -223,7 +213,7 @@ class RecordedResults:
         found = self._found.get((call.tool, digest(call.input)), {})
         said = f"Error: {call.tool} was not called: it has effects, and no recorded run made this call."
         missing = Observation(said, "raised"), None
-        return found.get(_recorded_run.get()) or next(iter(found.values()), missing)
+        return found.get(current_task.get()) or next(iter(found.values()), missing)
 
 
 class AnsweredTool(Tool, frozen=True, dict=True, kw_only=True):

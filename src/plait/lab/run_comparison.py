@@ -17,9 +17,10 @@ from plait.lab.cells import NOT_MEASURED, read_result
 from plait.lab.comparison import Comparison, Contender, NotMeasured
 from plait.lab.graders import load_grader
 from plait.lab.plan import AnyModel, make_plan, make_variants
-from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
+from plait.lab.schedule import OnProgress, Scheduler
 from plait.lab.suites import make_suite
 from plait.lab.tasks import Suite, SuiteTask
+from plait.lab.workers import CellWorkers
 from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime.background import run_blocking
 from plait.runtime.recorded_events import make_events, recorded_loop
@@ -48,7 +49,7 @@ async def acompare(
     name: str = "",
     again: bool = False,
     journal: str | Path | None = None,
-    engine: CellEngine | None = None,
+    workers: CellWorkers | None = None,
     tell: OnProgress = lambda _: None,
     **fields: Any,
 ) -> Comparison:
@@ -63,8 +64,9 @@ async def acompare(
     mapping of phases to models. `settings` are those of the models, as `Agent.settings` has them; of several, each is
     compared. `tools` are for every task, in addition to the suite's. Each task runs `repeat` times, only the first
     `limit` tasks, `jobs` runs at once. No run starts once `budget` USD are spent, or when the average run would exceed
-    it. The `journal` stores runs, results and the table; finished cells do not run again, unless `again`. `fields` are
-    those of `Agent` for the loops: limits, prompts, sandbox ...
+    it. The `journal` stores runs, results and the table; finished cells do not run again, unless `again`. Several
+    processes that compare the same in one journal share the cells; `workers` starts some, in place of this one.
+    `fields` are those of `Agent` for the loops: limits, prompts, sandbox ...
 
     Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
@@ -86,9 +88,8 @@ async def acompare(
     if again:
         await results.forget(cell.digest for cell in plan.cells)
     await results.save(plan.name, plan.head())
-    unfinished = await run_cells(
-        plan, results.store, engine or LocalEngine(graders), jobs=jobs, budget=budget, tell=tell
-    )
+    scheduler = Scheduler(plan, results, graders, jobs, budget, tell)
+    unfinished = await (scheduler.run() if workers is None else workers.run(scheduler))
     made = await _read_comparison(plan.name, plan.head(), results, unfinished)
     await results.save(plan.name, plan.head(), _summarize(made))
     return made

@@ -1,5 +1,11 @@
 """Runs the cells of a comparison: concurrently, within a budget, continuing where an earlier process stopped.
 
+Theory of operation. Any number of processes may compare the same, beside each other, and none of them directs the
+others. Each makes the same plan, in which a cell's digest says what it is. The journal decides who runs a cell: one
+process begins its run, and one claims it when its process is gone. Which cells others have, and what they finished, is
+read again from time to time. A cell that was begun elsewhere goes to the end of the line: if it ended its process, the
+others have results before it is tried again.
+
 Each endpoint has a gate: it admits fewer cells after "too many requests", and none during an outage.
 """
 
@@ -9,15 +15,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import islice
+from random import choice
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunRow
-from plait.journal.results import Results
-from plait.journal.store import Store
-from plait.lab.cells import CellNotMeasured, CellTaken, read_result, run_cell
+from plait.journal.results import KeptRun, Results
+from plait.journal.store import is_address
+from plait.lab.cells import CellNotMeasured, CellTaken, needs_grade, read_result, run_cell
 from plait.lab.plan import Cell, ComparisonPlan
 from plait.lab.results import CellResult
 from plait.lab.tasks import Grader
@@ -35,6 +44,10 @@ PATIENCE = 5
 """Outages in a row, with no cell finished between them, after which an endpoint is given up."""
 GROW_AFTER = 10
 """Finished cells in a row after which a slowed endpoint admits one more cell."""
+LOOK_EVERY = 1.0
+"""Seconds after which the journal is asked what other processes have begun and finished."""
+LEFT_AFTER = 120.0
+"""Seconds that a process, of which nobody knows whether it lives, has to begin the run of its cell, or to grade it."""
 
 
 class Progress(Struct, frozen=True):
@@ -52,73 +65,36 @@ class Progress(Struct, frozen=True):
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
-class CellEngine:
-    """Where cells run."""
-
-    places = 1
-    """The number of processes in which a local model can run: one, or those of a cluster."""
-
-    async def open(self, cells: Sequence[Cell]) -> None:
-        """Prepare for these cells. Raises `ConfigError` for a cell that cannot run there."""
-
-    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
-        """Return the result of a cell. Raises `CellNotMeasured` and `CellTaken`."""
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Free the resources of `open`."""
-
-
-class LocalEngine(CellEngine):
-    """Runs cells in this process."""
-
-    def __init__(self, graders: Mapping[str, Grader]) -> None:
-        self._graders = graders
-
-    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
-        """See `CellEngine.perform`."""
-        return await run_cell(cell, earlier, self._graders[cell.grader])
-
-
-async def run_cells(
-    plan: ComparisonPlan, store: Store, engine: CellEngine, *, jobs: int, budget: float | None, tell: OnProgress
-) -> str:
-    """Run all cells that have no result yet. Return why some are still unfinished, or "".
-
-    Cancelling it cancels the current runs, which can be resumed later.
-    """
-    scheduler = _Scheduler(plan, Results(store), engine, jobs, budget, tell)
-    await scheduler.find_open()
-    try:
-        await engine.open(scheduler.open)
-        scheduler.gates = EndpointGates(jobs, engine.places)
-        return await scheduler.run()
-    finally:
-        await engine.close()
-
-
-class _Scheduler:
-    """One call of `run_cells`: finished cells, costs and failures."""
+class Scheduler:
+    """One comparison in this process: its cells, finished ones, costs and failures."""
 
     def __init__(
         self,
         plan: ComparisonPlan,
         results: Results,
-        engine: CellEngine,
+        graders: Mapping[str, Grader],
         jobs: int,
         budget: float | None,
         tell: OnProgress,
     ) -> None:
-        self.plan, self.results, self.engine, self.tell = plan, results, engine, tell
+        self.results, self.graders, self.tell = results, graders, tell
         self.jobs, self.budget = jobs, budget
         self.gates = EndpointGates(jobs)
+        self.cells = {cell.digest: cell for cell in plan.ordered_cells()}
         self.done: dict[str, CellResult] = {}
-        self.open: list[Cell] = []
+        self.line: dict[str, Cell] = {}
+        """Cells that are still to be tried here, unless another process finishes them."""
+        self.active: set[str] = set()
+        """Cells that are tried here, or will be tried again."""
+        self.taken: set[str] = set()
+        """Cells that other processes have."""
         self.earlier: dict[str, list[RunRow]] = {}
+        self.assigned: dict[str, KeptRun] = {}
+        self.seen: dict[str, float] = {}
+        """When a cell was first seen that its process has not begun, or not graded."""
+        self.look_at = 0.0
         self.lost_usd: float | None = 0.0
         """The cost of runs that an outage left without a result; None: a price is unknown."""
-        self.active = 0
-        """Cells that are tried, or will be tried again."""
         self.outages: dict[str, tuple[int, int]] = {}
         """By cell: its outages, and how many cells had finished at the first one."""
         self.rejections: dict[str, int] = {}
@@ -127,40 +103,89 @@ class _Scheduler:
         self.began = time.monotonic()
         self.finished = 0
 
-    async def find_open(self) -> None:
+    async def begin(self) -> None:
         """Read what earlier calls have finished."""
-        cells = {cell.digest: cell for cell in self.plan.ordered_cells()}
-        self.done = {cell: read_result(data) for cell, data in (await self.results.read(cells)).items()}
-        self.open = [cell for digest, cell in cells.items() if digest not in self.done]
-        self.earlier = await self.results.find_runs(cell.digest for cell in self.open)
+        self.done = {cell: read_result(data) for cell, data in (await self.results.read(self.cells)).items()}
+        self.line = {digest: cell for digest, cell in self.cells.items() if digest not in self.done}
+        await self.look()
+        self.report()
+
+    async def look(self) -> None:
+        """Read what other processes have begun and finished."""
+        began = time.monotonic()
+        for data in (await self.results.read(self.open)).values():
+            self.note(read_result(data))
+        open_ = self.open
+        self.earlier = await self.results.find_runs(open_)
+        self.assigned = await self.results.find_assigned(open_)
+        begun = (self.earlier.keys() | self.assigned.keys()) - self.active
+        self.taken = {digest for digest in begun if not await self.is_free(digest)}
+        self.line = dict(sorted(self.line.items(), key=lambda item: item[0] in begun))
+        ended = time.monotonic()
+        self.look_at = ended + max(LOOK_EVERY, 20 * (ended - began)) if self.budget is None else 0.0  # before each run
+
+    async def is_free(self, digest: str) -> bool:
+        """Return whether this process may try a cell that was begun."""
+        store, me = self.results.store, owner_of_this_process()
+        row = next(iter(self.earlier.get(digest, ())), None)
+        if row is not None and row.status == "running":
+            # Where no lease ends, a process that nobody knows is not waited for: `run_cell` says so.
+            return row.owner == me or (not is_address(store.place) and await store.is_holder_gone(row.owner) is None)
+        if row is not None and not needs_grade(row):
+            return True  # one process can claim it
+        holder = self.assigned.get(digest)
+        if holder is None or holder.owner == me or await store.is_holder_gone(holder.owner):
+            return True
+        return time.monotonic() - self.seen.setdefault(digest, time.monotonic()) > LEFT_AFTER
 
     async def run(self) -> str:
-        """Run the open cells, `jobs` at a time. An error that does not belong to a single cell ends it."""
-        self.report()
+        """Run the open cells, `jobs` at a time, and wait for those that other processes have. Return why some are still
+        unfinished, or "". An error that does not belong to a single cell ends it. Cancelling it cancels the current
+        runs, which can be resumed later."""
+        await self.begin()
         free = asyncio.Semaphore(self.jobs)
-        tasks: list[asyncio.Task[None]] = []
+        tasks: set[asyncio.Task[None]] = set()
         try:
-            for cell in self.open:
-                await free.acquire()
-                for task in tasks:
-                    if task.done():
-                        task.result()
-                tasks = [task for task in tasks if not task.done()]
-                if not self.can_afford():
+            while self.line or tasks:
+                # Not always the first one, beside others: so two processes seldom try the same cell.
+                left = (each for digest, each in self.line.items() if digest not in self.taken)
+                near = list(islice(left, 1 + 4 * len(self.taken)))
+                cell = choice(near) if near else None
+                if cell is not None:
+                    await free.acquire()
+                elif tasks:
+                    await asyncio.wait(tasks, timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(LOOK_EVERY)
+                for task in [each for each in tasks if each.done()]:
+                    tasks.remove(task)
+                    task.result()
+                if self.line and (cell is None or time.monotonic() >= self.look_at):
+                    await self.look()
+                if cell is None:
+                    continue
+                if cell.digest not in self.line or cell.digest in self.taken:
+                    free.release()
+                elif not self.can_afford():
                     free.release()  # for cells that are tried again
-                    break
-                self.active += 1
-                tasks.append(asyncio.create_task(self.finish(cell, free)))
-            for first in asyncio.as_completed(tasks):
-                await first
+                    self.line = {digest: each for digest, each in self.line.items() if digest in self.taken}
+                else:
+                    del self.line[cell.digest]
+                    self.active.add(cell.digest)
+                    tasks.add(asyncio.create_task(self.finish(cell, free)))
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return "; ".join(dict.fromkeys(self.why))
 
+    @property
+    def open(self) -> list[str]:
+        """The cells without a result."""
+        return [digest for digest in self.cells if digest not in self.done]
+
     def can_afford(self) -> bool:
-        """Return whether the budget allows one more cell, if the running cells cost the average."""
+        """Return whether the budget allows one more cell, if those that go on, here and elsewhere, cost the average."""
         if self.budget is None:
             return True
         spent = self.usd
@@ -171,7 +196,9 @@ class _Scheduler:
             )
             return False
         mean = (spent - (self.lost_usd or 0.0)) / len(self.done) if self.done else 0.0
-        if (not mean and not spent) or (spent + mean * (self.active + 1) <= self.budget and spent < self.budget):
+        if (not mean and not spent) or (
+            spent + mean * (len(self.active | self.taken) + 1) <= self.budget and spent < self.budget
+        ):
             return True
         self.why.append(f"the budget of {self.budget:g} USD is reached: {spent:.5f} USD are spent")
         return False
@@ -191,7 +218,7 @@ class _Scheduler:
                 free.release()
                 await free.acquire()
         finally:
-            self.active -= 1
+            self.active.discard(cell.digest)
             free.release()
 
     async def try_cell(self, cell: Cell) -> bool:
@@ -205,21 +232,34 @@ class _Scheduler:
                 return True
             began = time.monotonic()
             try:
-                result = await self.engine.perform(cell, self.earlier.get(cell.digest, []))
+                earlier, assigned = self.earlier.get(cell.digest, []), self.assigned.get(cell.digest)
+                run = assigned.run if assigned is not None else None
+                result = await run_cell(cell, earlier, run, self.results, self.graders[cell.grader])
             except CellNotMeasured as error:
                 return await self.handle_outage(cell, error, gates, began)
             except CellTaken as error:
-                self.why.append(str(error))
+                if error.for_good:
+                    self.why.append(str(error))
+                elif cell.digest not in self.done:  # others may be taken, too
+                    self.line[cell.digest] = cell
+                    self.taken.add(cell.digest)
+                    self.look_at = 0.0
                 return True
         secrets = tuple(secret for model in cell.models for secret in model.secrets)
         await self.results.keep(result.cell, result.run, msgspec.json.encode(result), secrets=secrets)
-        self.done[cell.digest] = result
-        self.finished += 1
         self.rejections[cell.contender] = 0
         for gate in gates:
             await gate.note_success()
-        self.report(result)
+        self.note(result)
         return True
+
+    def note(self, result: CellResult) -> None:
+        """Count a cell that has finished, here or elsewhere."""
+        if result.cell not in self.done:
+            self.done[result.cell] = result
+            self.line.pop(result.cell, None)
+            self.finished += 1
+            self.report(result)
 
     async def handle_outage(
         self, cell: Cell, error: CellNotMeasured, gates: Sequence[EndpointGate], began: float
@@ -247,10 +287,9 @@ class _Scheduler:
         return False
 
     def report(self, result: CellResult | None = None, said: str = "") -> None:
-        open_ = len(self.open) - self.finished
+        open_ = len(self.cells) - len(self.done)
         left = (time.monotonic() - self.began) / self.finished * open_ if self.finished else None
-        cells = len(self.plan.cells)
-        self.tell(Progress(len(self.done), cells, self.usd, left if open_ else 0.0, result, said))
+        self.tell(Progress(len(self.done), len(self.cells), self.usd, left if open_ else 0.0, result, said))
 
 
 class EndpointGate:
@@ -321,11 +360,10 @@ class EndpointGate:
 
 
 class EndpointGates:
-    """The gates of all endpoints. A local model admits as many cells as it has slots, in each of `places` processes."""
+    """The gates of all endpoints in this process. A local model admits as many cells as it has slots."""
 
-    def __init__(self, jobs: int, places: int = 1) -> None:
+    def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._places = places
         self._gates: dict[str, EndpointGate] = {}
 
     def of(self, models: Iterable[Model]) -> list[EndpointGate]:
@@ -342,7 +380,7 @@ class EndpointGates:
             else:
                 name = model.endpoint or model.spec
             slots = min((each.server.slots for each in local), default=0)
-            places = min(self._jobs, slots * self._places) if slots else self._jobs
+            places = min(self._jobs, slots) if slots else self._jobs
             found[name] = self._gates.setdefault(name, EndpointGate(name, places))
         return [found[name] for name in sorted(found)]
 
