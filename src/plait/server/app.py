@@ -9,7 +9,6 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.store import NoJournal
@@ -17,36 +16,43 @@ from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
+from plait.server.openapi import ApiRoute, openapi_routes
+from plait.server.responses import response_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
 
 
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
+    routes = [*completion_routes(manager), *response_routes(manager), *health_routes(manager), *viewer_routes(manager)]
     return Starlette(
-        routes=[*completion_routes(manager), *health_routes(manager), *viewer_routes(manager), *mcp_routes(manager)],
+        routes=[*routes, *openapi_routes(routes), *mcp_routes(manager)],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
 
 
-def health_routes(manager: RunManager) -> list[Route]:
+def health_routes(manager: RunManager) -> list[ApiRoute]:
     """Return /health (the server lives), /health/ready (it accepts runs) and /metrics."""
 
     async def live(request: Request) -> Response:
+        """Return whether the server lives."""
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
+        """Return whether the server takes runs (200, or 503)."""
         problem = "stopping" if manager.stopping else await asyncio.to_thread(_check_journal, manager)
         return json_response({"status": problem or "ok"}, 503 if problem else 200)
 
     async def metrics(request: Request) -> Response:
+        """Return the metrics, for Prometheus."""
         manager.metrics.running.set(manager.running)
         manager.metrics.queued.set(manager.waiting)
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(manager.metrics.registry), headers={"content-type": kind})
 
-    return [Route("/health", live), Route("/health/ready", ready), Route("/metrics", metrics)]
+    health = [ApiRoute("/health", live, is_open=True), ApiRoute("/health/ready", ready, is_open=True)]
+    return [*health, ApiRoute("/metrics", metrics)]
 
 
 def _check_journal(manager: RunManager) -> str:

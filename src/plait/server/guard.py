@@ -33,6 +33,7 @@ NEEDS = {
     "/health/": OPEN,
     "/v1": CLIENTS,
     "/v1/": CLIENTS,
+    "/openapi.json": CLIENTS,
     "/mcp": CLIENTS,
     "/mcp/": CLIENTS,
 }

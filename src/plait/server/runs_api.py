@@ -23,6 +23,7 @@ from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
+from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
 from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
@@ -35,6 +36,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The pages' policy: they may only run their own scripts and ask this server."""
+FILTERS = (*TEXTS, "tag", "since", "until", "min_cost", "max_cost", "limit", "before")
+"""The query parameters of a list of runs."""
 PIECE = 400_000
 """Characters of a text in one answer."""
 
@@ -78,24 +81,24 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/", api.index),
         Route("/page/{name}", api.asset),
         Route("/login", api.login, methods=["POST"]),
-        Route("/api/about", api.about),
-        Route("/api/runs", api.runs, methods=["GET"]),
-        Route("/api/runs", api.start, methods=["POST"]),
-        Route("/api/events", api.events),
-        Route("/api/questions", api.questions),
-        Route("/api/costs", api.costs),
-        Route("/api/sides", api.sides),
-        Route("/api/comparisons", api.comparisons),
+        ApiRoute("/api/about", api.about),
+        ApiRoute("/api/runs", api.runs, query=FILTERS),
+        ApiRoute("/api/runs", api.start, methods=["POST"], body=StartBody),
+        ApiRoute("/api/events", api.events),
+        ApiRoute("/api/questions", api.questions, query=FILTERS),
+        ApiRoute("/api/costs", api.costs, query=("by", *FILTERS)),
+        ApiRoute("/api/sides", api.sides, query=("a", "b")),
+        ApiRoute("/api/comparisons", api.comparisons),
         Route("/comparison", api.comparison),
-        Route("/api/runs/{id}", api.run),
-        Route("/api/runs/{id}/events", api.run_events),
-        Route("/api/runs/{id}/text", api.text),
-        Route("/api/runs/{id}/files/{file}", api.file),
-        Route("/api/runs/{id}/wire", api.wire),
-        Route("/api/runs/{id}/wire/{seq}", api.body),
-        Route("/api/runs/{id}/resume", api.resume, methods=["POST"]),
-        Route("/api/runs/{id}/fork", api.fork, methods=["POST"]),
-        Route("/api/runs/{id}/cancel", api.cancel, methods=["POST"]),
+        ApiRoute("/api/runs/{id}", api.run),
+        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",)),
+        ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from")),
+        ApiRoute("/api/runs/{id}/files/{file}", api.file),
+        ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",)),
+        ApiRoute("/api/runs/{id}/wire/{seq}", api.body),
+        ApiRoute("/api/runs/{id}/resume", api.resume, methods=["POST"], body=ResumeBody),
+        ApiRoute("/api/runs/{id}/fork", api.fork, methods=["POST"], body=ForkBody),
+        ApiRoute("/api/runs/{id}/cancel", api.cancel, methods=["POST"]),
     ]
 
 
@@ -166,6 +169,7 @@ class ViewerApi:
         return json_response({"by": by, "groups": self._runs.costs(by, **_read_filters(request))})
 
     def run(self, request: Request) -> Response:
+        """Return all facts about a run, and its steps."""
         return json_response(live.run_document(self._journal, _run_id(request)))
 
     def text(self, request: Request) -> Response:
@@ -191,6 +195,7 @@ class ViewerApi:
         return json_response({"exchanges": found, "before": bodies, "steps": steps})
 
     def body(self, request: Request) -> Response:
+        """Return the body of a row, byte for byte."""
         run, seq = _run_id(request), _parse_number("seq", request.path_params["seq"])
         body = exact_body(self._journal.iter_rows(run), seq)
         if body is None:
@@ -224,6 +229,7 @@ class ViewerApi:
         )
 
     def run_events(self, request: Request) -> Response:
+        """Send what changes in a run, as server-sent events."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         name = self._journal.run(_run_id(request)).head.run
 
@@ -234,9 +240,11 @@ class ViewerApi:
         return _stream(live.follow_run(self._journal, name, after, self._is_stopping, partial_replies))
 
     async def events(self, request: Request) -> Response:
+        """Send each new or changed run, as server-sent events."""
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     def comparisons(self, request: Request) -> Response:
+        """Return the comparisons and how far they are."""
         return json_response(wait_for(Results(self._journal.store).list_progress()))
 
     def comparison(self, request: Request) -> Response:
@@ -251,6 +259,7 @@ class ViewerApi:
     # -- actions
 
     async def start(self, request: Request) -> Response:
+        """Start a run; returns when the journal has it."""
         given = await _parse_body(request, StartBody)
         caller = request.state.caller
         session = caller.session(given.session) if given.session else None
@@ -269,6 +278,7 @@ class ViewerApi:
         return json_response({"run": active.run}, 202)
 
     async def fork(self, request: Request) -> Response:
+        """Start a run that takes over the steps of another one."""
         given = msgspec.structs.asdict(await _parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
@@ -276,6 +286,7 @@ class ViewerApi:
         return json_response({"run": active.run}, 201)
 
     async def cancel(self, request: Request) -> Response:
+        """Cancel a run."""
         if not await self._manager.cancel(_run_id(request), caller=request.state.caller):
             hint = "Cancel it where it was started."
             raise RequestRejected(409, "This server is not performing that run.", hint=hint)

@@ -1,0 +1,271 @@
+"""One request to a served agent: a run that starts or goes on, and its answer in a format of clients.
+
+The journal has the run before the client learns of it. A client that goes away cancels its run, unless it asked for a
+run in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from plait.core import Event
+from plait.core import events as ev
+from plait.core.errors import StaleAnswer
+from plait.runtime.run import Run
+from plait.server import conversations
+from plait.server.auth import Caller
+from plait.server.chat_format import ChatRequest
+from plait.server.conversations import ConversationState
+from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.server.recorded_reply import Ending, RecordedReply, list_answered, read_ending, read_response_id
+from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
+
+SILENCE = 15.0
+"""Seconds after which a comment is sent, so that no proxy closes the connection."""
+PAUSE = 0.25
+"""Seconds between two reads of a run that another process performs."""
+ALIVE = b": still at work\n\n"
+
+Parts = AsyncGenerator[tuple[bytes, bool], None]
+"""The parts of a body, each with whether more follow."""
+T = TypeVar("T")
+
+
+class ReplyFormat(Protocol):
+    """Turns the events of a run into the answer to a request, whole or as a stream."""
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether tools may have returned files."""
+        ...
+
+    async def open(self, run: str, part: int | None = None) -> None:
+        """Learn which part of which run it is, before any other method. `part` None: the newest one."""
+        ...
+
+    def begin(self) -> bytes: ...
+
+    def add(self, event: Event) -> bytes:
+        """Return what an event adds to a stream, b"" for nothing."""
+        ...
+
+    def end(self, ending: Ending) -> bytes: ...
+
+    def whole(self, ending: Ending | None) -> dict[str, Any]:
+        """Return the whole answer after all events; None: the run goes on. Raises `RequestRejected`."""
+        ...
+
+
+class AgentTurn:
+    def __init__(self, manager: RunManager, asked: ChatRequest, caller: Caller, format: ReplyFormat) -> None:
+        self._manager, self._asked, self._caller, self._format = manager, asked, caller, format
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
+        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+        active: ActiveRun | None = None
+        asked, format = self._asked, self._format
+        try:
+            active = await _unless_gone(gone, self._begin(self._events.put_nowait))
+            await format.open(active.run)
+            session = quote(self._caller.name_session(active.session), safe=" !#$&'()*+,/:;=?@[]~")
+            headers = {"x-plait-run": active.run, "x-plait-session": session, "x-request-id": active.run}
+            if asked.stream:
+                return EventStream(self._stream(active), headers, None if asked.background else active)
+            if asked.background:
+                return json_response(format.whole(None), headers=headers)
+            run = await _unless_gone(gone, active.done())
+        except BaseException:
+            if active is not None:
+                active.cancel(GONE)
+            raise
+        finally:
+            gone.cancel()
+        for _ in range(self._events.qsize()):
+            if (event := self._events.get_nowait()) is not None:
+                format.add(event)
+        return json_response(format.whole(await self._end(run)), headers=headers)
+
+    # -- the run
+
+    async def _begin(self, on_event: OnEvent) -> ActiveRun:
+        """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
+        named = self._caller.session(self._asked.session) if self._asked.session is not None else None
+        try:
+            state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        except StaleAnswer as error:
+            if (active := self._manager.active.get(error.run)) is None:
+                raise
+            await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
+            state = await self._find_state(None)
+        while True:
+            async with self._manager.take_turn(state.session if state.is_known else None) as turn:
+                if state.is_known:
+                    # Nobody else adds to the session from here. Read what was said in the meantime.
+                    before, state = state.session, await self._find_state(named)
+                    if state.session != before and state.is_known:
+                        continue  # wait for the turn of that session instead
+                    if state.session != before:
+                        turn.release()
+                active = await self._start_or_resume(state, named, on_event)
+                turn.release_after(active)
+                return active
+
+    async def _find_state(self, named: str | None) -> ConversationState:
+        asked, journal, caller = self._asked, self._manager.journal, self._caller
+        # In a thread, because a long journal must not hold up other requests.
+        if named is not None:
+            return await asyncio.to_thread(conversations.find_session, journal, named)
+        if asked.previous:
+            run, part = read_response_id(asked.previous)
+            row, text = await self._manager.find_run(run, caller), asked.messages[-1].text
+            return await asyncio.to_thread(conversations.find_after, journal, caller, row, part, text)
+        state = None
+        if len(asked.messages) > 1:
+            find = conversations.find_by_messages
+            state = await asyncio.to_thread(find, journal, caller, asked.model, asked.messages)
+        return state or conversations.new_conversation(caller)
+
+    async def _start_or_resume(self, state: ConversationState, named: str | None, on_event: OnEvent) -> ActiveRun:
+        asked, manager, caller = self._asked, self._manager, self._caller
+        conversations.check_agent(state, asked.model)
+        question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
+        if state.waiting_run:
+            if asked.messages[-1].files:
+                raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
+            answer = asked.messages[-1].text
+            return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
+        history = state.history
+        if not asked.previous and (named is None or not state.is_known):
+            history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
+        return await manager.start(
+            asked.model,
+            asked.parts,
+            caller=caller,
+            session=state.session,
+            history=history,
+            key=asked.previous or conversations.conversation_key(asked.messages),
+            output=asked.output,
+            about={"user": asked.user, "metadata": asked.metadata},
+            on_event=on_event,
+        )
+
+    # -- its end and its stream
+
+    async def _end(self, run: Run) -> Ending:
+        return await read_ending(run, self._asked.modalities, may_have_files=self._format.has_files)
+
+    async def _stream(self, active: ActiveRun) -> Parts:
+        active.task.add_done_callback(lambda _: self._events.put_nowait(None))
+        yield self._format.begin(), True
+        over = False
+        while not over:
+            try:
+                async with asyncio.timeout(SILENCE):
+                    event = await self._events.get()
+            except TimeoutError:
+                yield ALIVE, True
+                continue
+            parts = b""
+            while not (over := event is None or isinstance(event, ev.Ended)):
+                assert event is not None
+                parts += self._format.add(event)
+                if self._events.empty():
+                    break
+                event = self._events.get_nowait()
+            if parts:
+                yield parts, True
+        try:
+            ending = await self._end(await active.done())
+        except Exception as error:
+            ending = Ending(error=rejection_for(error))  # clients raise it
+        yield self._format.end(ending), False
+
+
+# -- answers from the record
+
+
+async def read_answer(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> Ending | None:
+    """Give a format all that the record has of a part of a run. Returns how that ended, None if it goes on."""
+    reply = await _open_recorded(manager, run, part, format)
+    events, ending = await reply.read()
+    for event in events:
+        format.add(event)
+    return ending
+
+
+async def follow_answer(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> Parts:
+    """Make the stream of a part of a run from its record, until the part ends. Any process may perform the run."""
+    reply, quiet = await _open_recorded(manager, run, part, format), 0.0
+    yield format.begin(), True
+    while True:
+        events, ending = await reply.read()
+        parts = b"".join(map(format.add, events))
+        if ending is not None or manager.stopping:
+            yield parts + (format.end(ending) if ending is not None else b""), False
+            return
+        quiet = 0.0 if parts else quiet + PAUSE
+        if parts or quiet >= SILENCE:
+            yield parts or ALIVE, True
+            quiet = 0.0
+        await asyncio.sleep(PAUSE)
+
+
+async def _open_recorded(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> RecordedReply:
+    store = manager.journal.store
+    part = len(await list_answered(store, run)) if part is None else part
+    await format.open(run, part)
+    return RecordedReply(store, (await store.find_run(run)).head, part)
+
+
+class EventStream(Response):
+    """The response of a stream. If the client goes away, the run `active` is cancelled, if there is one. Starlette's
+    `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
+    with an empty message."""
+
+    def __init__(self, parts: Parts, headers: Mapping[str, str] | None = None, active: ActiveRun | None = None) -> None:
+        super().__init__(headers={**(headers or {}), "content-type": "text/event-stream", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._active, self._parts = active, parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        if (active := self._active) is not None:
+            gone.add_done_callback(lambda _: active.cancel(GONE))  # this does nothing to a run that is over
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for body, more in self._parts:
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+                if active is None and gone.done():
+                    break
+        finally:
+            gone.cancel()
+            await self._parts.aclose()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _unless_gone(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
+    """Return the result of `work`. If the client goes away first, cancel it and raise `ClientGone`."""
+    task: asyncio.Future[T] = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        await asyncio.wait([task])
+    if gone.done() and task.cancelled():
+        raise ClientGone
+    return task.result()

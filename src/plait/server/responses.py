@@ -1,0 +1,132 @@
+"""The Responses API: create, retrieve, cancel and delete a response, and list its input."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from plait.core.errors import UnknownRun
+from plait.journal.records import RunRow
+from plait.journal.store import ENDED
+from plait.runtime.conversations.attachments import restore_files
+from plait.server.agent_turn import AgentTurn, EventStream, follow_answer, read_answer
+from plait.server.chat_format import reject
+from plait.server.errors import RequestRejected, json_response
+from plait.server.openapi import ApiRoute, describe_body
+from plait.server.recorded_reply import list_answered, read_response_id
+from plait.server.response_format import ResponseFormat, parse_response_request
+from plait.server.runs import RunManager
+
+CANCELLED = "the client cancelled the response"
+BODY = describe_body(
+    ("model", "input"),
+    model={"type": "string", "description": "A served agent."},
+    input={"type": ["string", "array"], "items": {"type": "object"}},
+    instructions={"type": "string"},
+    previous_response_id={"type": "string"},
+    conversation={"type": ["string", "object"], "description": "The name of a session."},
+    stream={"type": "boolean"},
+    background={"type": "boolean"},
+    text={"type": "object", "description": "The format of the answer."},
+    metadata={"type": "object"},
+    user={"type": "string"},
+    safety_identifier={"type": "string"},
+)
+
+
+def response_routes(manager: RunManager) -> list[ApiRoute]:
+    api = ResponseApi(manager)
+    one = "/v1/responses/{id}"
+    return [
+        ApiRoute("/v1/responses", api.create, methods=["POST"], body=BODY),
+        ApiRoute(one, api.retrieve, methods=["GET"], query=("stream", "starting_after")),
+        ApiRoute(one, api.delete, methods=["DELETE"]),
+        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"]),
+        ApiRoute(f"{one}/input_items", api.list_input, methods=["GET"], query=("after",)),
+    ]
+
+
+class ResponseApi:
+    def __init__(self, manager: RunManager) -> None:
+        self._manager = manager
+
+    async def create(self, request: Request) -> Response:
+        """Ask an agent; returns the response, or its events with `stream`."""
+        asked = parse_response_request(await request.body(), request.headers)
+        caller = request.state.caller
+        self._manager.find_agent(asked.model)
+        return await AgentTurn(self._manager, asked, caller, ResponseFormat(self._manager, caller, asked)).answer(
+            request
+        )
+
+    async def retrieve(self, request: Request) -> Response:
+        """Return a response, or its events after the number `starting_after` with `stream=true`."""
+        row, part = await self._find(request)
+        query, caller = request.query_params, request.state.caller
+        if query.get("stream") != "true":
+            return await self._respond(request, row, part)
+        after = query.get("starting_after", "-1")
+        if not after.removeprefix("-").isdecimal() or len(after) > 18:
+            reject("'starting_after' is the number of an event.", "starting_after")
+        format = ResponseFormat(self._manager, caller, after=int(after))
+        return EventStream(follow_answer(self._manager, row.head.run, part, format))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a response that goes on, and return it. One that has ended stays as it is."""
+        row, part = await self._find(request)
+        run, active = row.head.run, self._manager.active.get(row.head.run)
+        if row.outcome is None:
+            if not await self._manager.cancel(run, caller=request.state.caller, reason=CANCELLED):
+                hint = "Cancel it where it was started."
+                raise RequestRejected(409, "This server is not performing that run.", hint=hint)
+            if active is not None:
+                await asyncio.wait([active.task], timeout=10)
+        return await self._respond(request, row, part)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete the run of a response that has ended, with all its responses."""
+        row, _ = await self._find(request)
+        if row.status not in (*ENDED, "cancelled", "crashed"):
+            text = f"Run {row.head.run} has not ended ({row.status})."
+            raise RequestRejected(409, text, hint="Cancel it, or answer its question.", may_retry=False)
+        await self._manager.journal.store.delete([row.head.run])
+        return json_response({"id": request.path_params["id"], "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> Response:
+        """Return the message that the response answers."""
+        row, part = await self._find(request)
+        store = self._manager.journal.store
+        content: list[dict[str, Any]] = []
+        if part:
+            answer = (await list_answered(store, row.head.run))[part - 1][1].answer
+            text = answer if isinstance(answer, str) else f"{answer.action} {answer.text}".strip() if answer else ""
+        else:
+            text, files = row.head.question, await restore_files(row.head, store)
+            for each in files.attachments:
+                data = base64.b64encode(files.contents[each.digest]).decode()
+                url = f"data:{each.media_type};base64,{data}"
+                if each.media_type.startswith("image/"):
+                    content.append({"type": "input_image", "detail": "auto", "image_url": url})
+                else:
+                    content.append({"type": "input_file", "filename": each.name or "file", "file_data": url})
+        id = f"msg_in_{request.path_params['id'].removeprefix('resp_')}"
+        content.insert(0, {"type": "input_text", "text": text})
+        item = {"type": "message", "id": id, "status": "completed", "role": "user", "content": content}
+        data_ = [item] if request.query_params.get("after") != id else []
+        return json_response({"object": "list", "data": data_, "first_id": id, "last_id": id, "has_more": False})
+
+    async def _find(self, request: Request) -> tuple[RunRow, int]:
+        run, part = read_response_id(request.path_params["id"])
+        row = await self._manager.find_run(run, request.state.caller)
+        if row.head.run != run or (part and part > len(await list_answered(self._manager.journal.store, run))):
+            raise UnknownRun(f"There is no response {request.path_params['id']!r}.")
+        return row, part
+
+    async def _respond(self, request: Request, row: RunRow, part: int) -> Response:
+        format = ResponseFormat(self._manager, request.state.caller)
+        ending = await read_answer(self._manager, row.head.run, part, format)
+        return json_response(format.whole(ending))
