@@ -233,11 +233,10 @@ class ResponseFormat:
         return {"logprobs": []} if self._kind == "message" else {}
 
     def _item(self) -> dict[str, Any]:
-        is_message, name = self._kind == "message", f"{self._suffix}_{len(self._items)}"
-        item: dict[str, Any] = {"type": self._kind, "id": f"msg_{name}" if is_message else f"rs_{name}"}
-        return (
-            item | {"status": "in_progress", "content": []} | ({"role": "assistant"} if is_message else {"summary": []})
-        )
+        name = f"{self._suffix}_{len(self._items)}"
+        if self._kind == "message":
+            return {"type": "message", "id": f"msg_{name}", "status": "in_progress", "content": [], "role": "assistant"}
+        return {"type": "reasoning", "id": f"rs_{name}", "status": "in_progress", "content": [], "summary": []}
 
     def _part(self, text: str) -> dict[str, Any]:
         if self._kind == "message":
