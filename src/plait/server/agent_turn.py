@@ -7,8 +7,8 @@ run in the background.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -18,49 +18,25 @@ from starlette.types import Receive, Scope, Send
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import StaleAnswer
-from plait.runtime.run import Run
 from plait.server import conversations
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
 from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
-from plait.server.recorded_reply import Ending, RecordedReply, list_answered, read_ending, read_response_id
+from plait.server.recorded_reply import (
+    ALIVE,
+    PAUSE,
+    SILENCE,
+    Ending,
+    Parts,
+    RecordedReply,
+    ReplyFormat,
+    read_ending,
+    read_response_id,
+)
 from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
 
-SILENCE = 15.0
-"""Seconds after which a comment is sent, so that no proxy closes the connection."""
-PAUSE = 0.25
-"""Seconds between two reads of a run that another process performs."""
-ALIVE = b": still at work\n\n"
-
-Parts = AsyncGenerator[tuple[bytes, bool], None]
-"""The parts of a body, each with whether more follow."""
 T = TypeVar("T")
-
-
-class ReplyFormat(Protocol):
-    """Turns the events of a run into the answer to a request, whole or as a stream."""
-
-    @property
-    def has_files(self) -> bool:
-        """Return whether tools may have returned files."""
-        ...
-
-    async def open(self, run: str, part: int | None = None) -> None:
-        """Learn which part of which run it is, before any other method. `part` None: the newest one."""
-        ...
-
-    def begin(self) -> bytes: ...
-
-    def add(self, event: Event) -> bytes:
-        """Return what an event adds to a stream, b"" for nothing."""
-        ...
-
-    def end(self, ending: Ending) -> bytes: ...
-
-    def whole(self, ending: Ending | None) -> dict[str, Any]:
-        """Return the whole answer after all events; None: the run goes on. Raises `RequestRejected`."""
-        ...
 
 
 class AgentTurn:
@@ -76,8 +52,7 @@ class AgentTurn:
         try:
             active = await _unless_gone(gone, self._begin(self._events.put_nowait))
             await format.open(active.run)
-            session = quote(self._caller.name_session(active.session), safe=" !#$&'()*+,/:;=?@[]~")
-            headers = {"x-plait-run": active.run, "x-plait-session": session, "x-request-id": active.run}
+            headers = self._headers(active.run, active.session)
             if asked.stream:
                 return EventStream(self._stream(active), headers, None if asked.background else active)
             if asked.background:
@@ -92,7 +67,21 @@ class AgentTurn:
         for _ in range(self._events.qsize()):
             if (event := self._events.get_nowait()) is not None:
                 format.add(event)
-        return json_response(format.whole(await self._end(run)), headers=headers)
+        return json_response(format.whole(await read_ending(run, asked.modalities, format)), headers=headers)
+
+    async def answer_again(self, run: str, part: int | None = None) -> Response:
+        """Return the answer of a part of a run (None: the newest) from its record. It starts and cancels nothing."""
+        asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
+        headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
+        if asked.stream:
+            return EventStream(reply.follow(asked.modalities), headers)
+        while (ending := (await reply.read(asked.modalities))[1]) is None and not asked.background:
+            await asyncio.sleep(PAUSE)
+        return json_response(self._format.whole(ending), headers=headers)
+
+    def _headers(self, run: str, session: str) -> dict[str, str]:
+        name = quote(self._caller.name_session(session), safe=" !#$&'()*+,/:;=?@[]~")
+        return {"x-plait-run": run, "x-plait-session": name, "x-request-id": run}
 
     # -- the run
 
@@ -158,10 +147,7 @@ class AgentTurn:
             on_event=on_event,
         )
 
-    # -- its end and its stream
-
-    async def _end(self, run: Run) -> Ending:
-        return await read_ending(run, self._asked.modalities, may_have_files=self._format.has_files)
+    # -- its stream
 
     async def _stream(self, active: ActiveRun) -> Parts:
         active.task.add_done_callback(lambda _: self._events.put_nowait(None))
@@ -184,46 +170,10 @@ class AgentTurn:
             if parts:
                 yield parts, True
         try:
-            ending = await self._end(await active.done())
+            ending = await read_ending(await active.done(), self._asked.modalities, self._format)
         except Exception as error:
             ending = Ending(error=rejection_for(error))  # clients raise it
         yield self._format.end(ending), False
-
-
-# -- answers from the record
-
-
-async def read_answer(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> Ending | None:
-    """Give a format all that the record has of a part of a run. Returns how that ended, None if it goes on."""
-    reply = await _open_recorded(manager, run, part, format)
-    events, ending = await reply.read()
-    for event in events:
-        format.add(event)
-    return ending
-
-
-async def follow_answer(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> Parts:
-    """Make the stream of a part of a run from its record, until the part ends. Any process may perform the run."""
-    reply, quiet = await _open_recorded(manager, run, part, format), 0.0
-    yield format.begin(), True
-    while True:
-        events, ending = await reply.read()
-        parts = b"".join(map(format.add, events))
-        if ending is not None or manager.stopping:
-            yield parts + (format.end(ending) if ending is not None else b""), False
-            return
-        quiet = 0.0 if parts else quiet + PAUSE
-        if parts or quiet >= SILENCE:
-            yield parts or ALIVE, True
-            quiet = 0.0
-        await asyncio.sleep(PAUSE)
-
-
-async def _open_recorded(manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> RecordedReply:
-    store = manager.journal.store
-    part = len(await list_answered(store, run)) if part is None else part
-    await format.open(run, part)
-    return RecordedReply(store, (await store.find_run(run)).head, part)
 
 
 class EventStream(Response):

@@ -25,21 +25,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 BODY = describe_body(
-    ("model", "messages"),
-    model={"type": "string", "description": "A served agent."},
-    messages={
-        "type": "array",
-        "items": {"type": "object"},
-        "description": "The question is the last one.",
-    },
-    stream={"type": "boolean"},
-    stream_options={"type": "object"},
-    session={"type": "string", "description": "The name of a conversation."},
-    response_format={"type": "object"},
-    modalities={"type": "array", "items": {"type": "string"}},
-    thoughts={"type": "boolean"},
-    user={"type": "string"},
-    metadata={"type": "object"},
+    "model:string messages:array",
+    "stream:boolean stream_options:object session:string response_format:object modalities:array thoughts:boolean "
+    "user:string metadata:object",
 )
 
 
@@ -71,13 +59,9 @@ class CompletionFormat:
     def __init__(self, served: ServedAgent, asked: ChatRequest) -> None:
         self._thoughts = thoughts = served.thoughts and asked.thoughts
         typed = asked.output is not None
-        self._pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
+        self.pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
         self._asked, self._model, self._reasoning = asked, served.name, list[str]()
         self._base: dict[str, Any] = {}
-
-    @property
-    def has_files(self) -> bool:
-        return self._pieces.has_files
 
     async def open(self, run: str, part: int | None = None) -> None:
         self._base = {
@@ -96,7 +80,7 @@ class CompletionFormat:
         if self._thoughts and isinstance(event, ev.Noted) and event.kind == "progress":
             progress = {"text": replace_surrogates(event.text), "data": event.data}
             return self._chunk({}, progress=progress)
-        reasoning, content = self._pieces.add(event)
+        reasoning, content = self.pieces.add(event)
         if not self._asked.stream:
             self._reasoning.append(reasoning)
             return b""
@@ -107,7 +91,7 @@ class CompletionFormat:
         try:
             if ending.error is not None:
                 raise ending.error
-            rest = self._pieces.rest(ending.content)
+            rest = self.pieces.rest(ending.content)
         except RequestRejected as error:
             return _event(error.body())  # clients raise it
         chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(ending.files, ending.finish)

@@ -18,22 +18,17 @@ from starlette.routing import BaseRoute, Route
 from plait import __version__
 from plait.server.errors import json_response
 
-ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
+
+def describe_body(required: str, optional: str) -> dict[str, Any]:
+    """Return the JSON Schema of a body with these fields, such as "model:string input:string,array"."""
+    types = dict(each.split(":") for each in f"{required} {optional}".split())
+    names = [each.partition(":")[0] for each in required.split()]
+    fields = {name: {"type": kinds.split(",")} for name, kinds in types.items()}
+    return {"type": "object", "required": names, "properties": fields}
+
+
+ERROR = describe_body("error:object", "")
+ERROR["properties"]["error"] |= describe_body("message:string type:string param:string,null code:string,null", "")
 
 
 class ApiRoute(Route):
@@ -52,11 +47,6 @@ class ApiRoute(Route):
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods))
         self.body, self.query, self.is_open = body, query, is_open
-
-
-def describe_body(required: Sequence[str] = (), **fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a body with these fields. Clients may send others."""
-    return {"type": "object", "required": list(required), "properties": fields}
 
 
 def openapi_routes(routes: Iterable[BaseRoute]) -> list[ApiRoute]:
@@ -101,13 +91,8 @@ def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         "info": {"title": "Plait", "version": __version__, "description": "Agents as models, and their runs."},
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": {**components, "Error": ERROR},
-            "responses": {
-                "Error": {
-                    "description": "An error.",
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-                }
-            },
+            "schemas": components,
+            "responses": {"Error": {"description": "An error.", "content": {"application/json": {"schema": ERROR}}}},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],

@@ -1,7 +1,7 @@
-"""What a run's record says to its client: the events of one part of the run, and how that ended.
+"""The answer of a run to its client, in a format of clients: as the run goes on, and again from its record.
 
 A run that asks the user has several parts. The first ends with its first question, each other one begins with an answer
-of the user. Each part is the answer to one request.
+of the user. Each part is the answer to one request, and has an id.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field, structs
 
@@ -19,7 +19,7 @@ from plait.core import Event
 from plait.core.errors import UnknownRun
 from plait.journal.entries import Question
 from plait.journal.open_questions import read_question_times
-from plait.journal.records import NoteRecord, RunHead
+from plait.journal.records import NoteRecord
 from plait.journal.store import Store
 from plait.journal.timeline import Timeline
 from plait.runtime.recorded_events import RecordedEvents, recorded_loop
@@ -27,7 +27,14 @@ from plait.runtime.run import Run
 from plait.runtime.runs import read_finished_run
 from plait.server.chat_format import content_of, list_files, question_text
 from plait.server.errors import RequestRejected
+from plait.server.reply_pieces import ReplyPieces
+from plait.server.runs import RunManager
 
+SILENCE, PAUSE = 15.0, 0.25
+"""Seconds after which a comment is sent, so that no proxy closes the connection; between two reads of a record."""
+ALIVE = b": still at work\n\n"
+Parts = AsyncGenerator[tuple[bytes, bool], None]
+"""The parts of a body, each with whether more follow."""
 _ID = re.compile(r"resp_([^_\s]+)(?:_([1-9][0-9]{0,5}))?")
 
 
@@ -36,7 +43,7 @@ def response_id(run: str, part: int) -> str:
 
 
 def read_response_id(id: str) -> tuple[str, int]:
-    """Return the run and the part that the id of a response names. Raises `UnknownRun`."""
+    """Return the run and the part that an id names. Raises `UnknownRun`."""
     found = _ID.fullmatch(id)
     if found is None:
         raise UnknownRun(f"There is no response {id!r}.", hint="Ids of responses begin with resp_.")
@@ -44,8 +51,8 @@ def read_response_id(id: str) -> tuple[str, int]:
 
 
 class Ending(Struct, frozen=True):
-    """How a part of a run ended, for its client: the content and its finish reason, or the error. `run` is None if the
-    run has gone on since. `files` are the fields of `list_files`, `at` is when it ended."""
+    """How a part ended: the content and its finish reason, or the error. `run` is None if the run has gone on since.
+    `files` are the fields of `list_files`, `at` is when it ended."""
 
     content: str = ""
     finish: str = "stop"
@@ -55,14 +62,28 @@ class Ending(Struct, frozen=True):
     at: float = field(default_factory=time.time)
 
 
-async def read_ending(run: Run, modalities: Sequence[str] = ("text",), *, may_have_files: bool = True) -> Ending:
+class ReplyFormat(Protocol):
+    """Turns the events of a part into the answer to a request. `open` comes first and names the part (None: newest).
+    `begin`, `add` and `end` return the bytes of a stream. `whole` returns the JSON answer after all events (None: the
+    part goes on), and may raise its error."""
+
+    pieces: ReplyPieces
+
+    async def open(self, run: str, part: int | None = None) -> None: ...
+    def begin(self) -> bytes: ...
+    def add(self, event: Event) -> bytes: ...
+    def end(self, ending: Ending) -> bytes: ...
+    def whole(self, ending: Ending | None) -> dict[str, Any]: ...
+
+
+async def read_ending(run: Run, modalities: Sequence[str], format: ReplyFormat) -> Ending:
     """Return how a run ended. The record is read only if there may be files."""
     try:
         content, finish = content_of(run)
     except RequestRejected as error:
         return Ending(error=error, run=run)
-    has_some = may_have_files or run.tree.runs > 1
-    files = await asyncio.to_thread(list_files, run, modalities) if has_some else {}
+    may_have_files = format.pieces.has_files or run.tree.runs > 1
+    files = await asyncio.to_thread(list_files, run, modalities) if may_have_files else {}
     return Ending(content, finish, None, run, files)
 
 
@@ -72,23 +93,28 @@ async def list_answered(store: Store, run: str) -> list[tuple[float, Question]]:
 
 
 class RecordedReply:
-    """Reads a part of a run, as far as it is recorded."""
+    """Makes the answer of a part again from its record, in a format; any process may perform the run."""
 
-    def __init__(self, store: Store, head: RunHead, part: int) -> None:
-        self._store, self._head, self._part = store, head, part
-        self._loop, self._events = recorded_loop(head), list[Event]()
-        self._recorded = RecordedEvents(self._events.append, self._loop)
-        self._timeline, self._seq = Timeline(run=head.run), -1
-        self._answered = list[tuple[float, Question]]()
+    def __init__(self, manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> None:
+        self._manager, self._run, self._part, self._format = manager, run, part, format
+        self._timeline, self._seq = Timeline(run=run), -1
+        self._events, self._answered = list[Event](), list[tuple[float, Question]]()
 
-    async def read(self, modalities: Sequence[str] = ("text",)) -> tuple[list[Event], Ending | None]:
-        """Return the events since the last call, and how the part ended; None: it goes on."""
-        store, run, part = self._store, self._head.run, self._part
+    async def read(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
+        """Give the format what is new. Returns what that adds to a stream, and how the part ended; None: it goes on."""
+        store, run = self._manager.journal.store, self._run
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
         row = await store.find_run(run)
+        self._status = row.status
         rows = await store.read_rows(run, self._seq, bodies=False)
-        if self._seq < 0 or any(isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows):
+        is_first = self._seq < 0
+        if is_first or any(isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows):
             self._answered = await list_answered(store, run)
+        if is_first:
+            self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
+            self._part = len(self._answered) if self._part is None else self._part
+            await self._format.open(run, self._part)
+        part, ending = self._part or 0, None
         since = self._answered[part - 1][0] if 0 < part <= len(self._answered) else -inf
         until = self._answered[part][0] if part < len(self._answered) else inf
         for each in rows:
@@ -96,14 +122,29 @@ class RecordedReply:
             for moment in self._timeline.add(each):
                 if since <= moment.at < until:
                     self._recorded.add(moment)
-        ending = None
-        if part < len(self._answered):
+        sent = (self._format.begin() if is_first else b"") + self._take()
+        if until < inf:
             ending = Ending(question_text(self._answered[part][1]), at=until)
         elif row.outcome is not None:
-            ended = await read_ending(read_finished_run(row, store, self._loop), modalities)
-            ending = structs.replace(ended, at=row.updated)
+            ended = read_finished_run(row, store, recorded_loop(row.head))
+            ending = structs.replace(await read_ending(ended, modalities, self._format), at=row.updated)
         if ending is not None:
             self._recorded.finish(ending.run.answer if ending.run is not None else None)
-        events = self._events[:]
-        self._events.clear()
-        return events, ending
+        return sent + self._take(), ending
+
+    def _take(self) -> bytes:
+        events, self._events[:] = self._events[:], []
+        return b"".join(map(self._format.add, events))
+
+    async def follow(self, modalities: Sequence[str] = ("text",)) -> Parts:
+        """Make the stream until the part ends, the server stops, or nobody performs the run."""
+        quiet = 0.0
+        while True:
+            sent, ending = await self.read(modalities)
+            if ending is not None or self._manager.stopping or self._status == "interrupted":
+                yield sent + (self._format.end(ending) if ending is not None else b""), False
+                return
+            quiet = 0.0 if sent or quiet >= SILENCE else quiet + PAUSE
+            if sent or quiet >= SILENCE:
+                yield sent or ALIVE, True
+            await asyncio.sleep(PAUSE)

@@ -109,10 +109,6 @@ class ResponseFormat:
         """The type and the text of the open item; "" if none is open."""
         self._withdrawn = 0
 
-    @property
-    def has_files(self) -> bool:
-        return self._pieces.has_files
-
     async def open(self, run: str, part: int | None = None) -> None:
         store = self._manager.journal.store
         self._row = row = await store.find_run(run)
@@ -122,7 +118,7 @@ class ResponseFormat:
         schema = (head.settings.get("output") or {}).get("schema")
         thoughts = served is not None and served.thoughts
         agent = served.agent if served is not None else None
-        self._pieces = ReplyPieces(agent, thoughts=thoughts, typed=schema is not None)
+        self.pieces = ReplyPieces(agent, thoughts=thoughts, typed=schema is not None)
         self._suffix = response_id(run, part).removeprefix("resp_")
         followed = label.key if label.key.startswith("resp_") else None
         text = {"type": "json_schema", "name": "answer", "schema": schema} if schema is not None else {"type": "text"}
@@ -133,17 +129,13 @@ class ResponseFormat:
             "created_at": int(row.started),
             "background": (self._asked is not None and self._asked.background) or None,
             "conversation": {"id": session} if session and UNNAMED.search(session) is None else None,
-            "instructions": None,  # they are a part of the question
             "metadata": head.metadata,
             "model": label.agent,
             "parallel_tool_calls": True,
             "previous_response_id": response_id(run, part - 1) if part else followed,
-            "store": True,
-            "temperature": None,
             "text": {"format": text},
             "tool_choice": "auto",
             "tools": [],
-            "top_p": None,
             "user": self._caller.name_session(head.user) or None,
         }
 
@@ -152,10 +144,10 @@ class ResponseFormat:
         return b"".join(self._event(f"response.{kind}", response=response) for kind in ("created", "in_progress"))
 
     def add(self, event: Event) -> bytes:
-        reasoning, content = self._pieces.add(event)
+        reasoning, content = self.pieces.add(event)
         sent = b""
-        if self._pieces.withdrawn > self._withdrawn:
-            self._withdrawn = self._pieces.withdrawn
+        if self.pieces.withdrawn > self._withdrawn:
+            self._withdrawn = self.pieces.withdrawn
             sent = self._close_item(phase="commentary")
         if reasoning and self._kind != "message":  # an answer that is being sent stays whole
             sent += self._write("reasoning", reasoning)
@@ -164,7 +156,7 @@ class ResponseFormat:
     def end(self, ending: Ending) -> bytes:
         sent = b""
         try:
-            rest = self._pieces.rest(ending.content) if ending.error is None else ""
+            rest = self.pieces.rest(ending.content) if ending.error is None else ""
         except RequestRejected as error:
             ending = structs.replace(ending, error=error)
         if ending.error is None:
@@ -250,7 +242,8 @@ class ResponseFormat:
         messages are the answer alone."""
         error = cause = usage = None
         if ending is None:
-            status = "in_progress" if self._row.status == "running" and self._row.head.has_begun else "queued"
+            waits = self._row.status == "interrupted" or not self._row.head.has_begun
+            status = "queued" if waits else "in_progress"
         elif ending.error is not None:
             status = "cancelled" if ending.run is not None and ending.run.status == "cancelled" else "failed"
             error = {"code": "server_error", "message": str(ending.error)} if status == "failed" else None
@@ -264,7 +257,7 @@ class ResponseFormat:
         for item in self._items if ending is not None else ():
             if item.get("phase") != "commentary":
                 output.append(item)
-            elif self._pieces.thoughts:
+            elif self.pieces.thoughts:
                 content = [{"type": "reasoning_text", "text": item["content"][0]["text"]}]
                 told = {"type": "reasoning", "id": item["id"].replace("msg_", "rs_", 1), "summary": []}
                 output.append({**told, "status": "completed", "content": content})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import Any
 
 from starlette.requests import Request
@@ -12,29 +11,19 @@ from starlette.responses import Response
 from plait.core.errors import UnknownRun
 from plait.journal.records import RunRow
 from plait.journal.store import ENDED
-from plait.runtime.conversations.attachments import restore_files
-from plait.server.agent_turn import AgentTurn, EventStream, follow_answer, read_answer
+from plait.server.agent_turn import AgentTurn, EventStream
 from plait.server.chat_format import reject
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
-from plait.server.recorded_reply import list_answered, read_response_id
+from plait.server.recorded_reply import RecordedReply, list_answered, read_response_id
 from plait.server.response_format import ResponseFormat, parse_response_request
 from plait.server.runs import RunManager
 
 CANCELLED = "the client cancelled the response"
 BODY = describe_body(
-    ("model", "input"),
-    model={"type": "string", "description": "A served agent."},
-    input={"type": ["string", "array"], "items": {"type": "object"}},
-    instructions={"type": "string"},
-    previous_response_id={"type": "string"},
-    conversation={"type": ["string", "object"], "description": "The name of a session."},
-    stream={"type": "boolean"},
-    background={"type": "boolean"},
-    text={"type": "object", "description": "The format of the answer."},
-    metadata={"type": "object"},
-    user={"type": "string"},
-    safety_identifier={"type": "string"},
+    "model:string input:string,array",
+    "instructions:string previous_response_id:string conversation:string,object stream:boolean background:boolean "
+    "text:object metadata:object user:string safety_identifier:string",
 )
 
 
@@ -57,11 +46,9 @@ class ResponseApi:
     async def create(self, request: Request) -> Response:
         """Ask an agent; returns the response, or its events with `stream`."""
         asked = parse_response_request(await request.body(), request.headers)
-        caller = request.state.caller
-        self._manager.find_agent(asked.model)
-        return await AgentTurn(self._manager, asked, caller, ResponseFormat(self._manager, caller, asked)).answer(
-            request
-        )
+        manager, caller = self._manager, request.state.caller
+        manager.find_agent(asked.model)
+        return await AgentTurn(manager, asked, caller, ResponseFormat(manager, caller, asked)).answer(request)
 
     async def retrieve(self, request: Request) -> Response:
         """Return a response, or its events after the number `starting_after` with `stream=true`."""
@@ -73,7 +60,7 @@ class ResponseApi:
         if not after.removeprefix("-").isdecimal() or len(after) > 18:
             reject("'starting_after' is the number of an event.", "starting_after")
         format = ResponseFormat(self._manager, caller, after=int(after))
-        return EventStream(follow_answer(self._manager, row.head.run, part, format))
+        return EventStream(RecordedReply(self._manager, row.head.run, part, format).follow())
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a response that goes on, and return it. One that has ended stays as it is."""
@@ -97,27 +84,20 @@ class ResponseApi:
         return json_response({"id": request.path_params["id"], "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> Response:
-        """Return the message that the response answers."""
+        """Return the message that the response answers, with the names of its files."""
         row, part = await self._find(request)
-        store = self._manager.journal.store
         content: list[dict[str, Any]] = []
         if part:
-            answer = (await list_answered(store, row.head.run))[part - 1][1].answer
-            text = answer if isinstance(answer, str) else f"{answer.action} {answer.text}".strip() if answer else ""
+            answer = (await list_answered(self._manager.journal.store, row.head.run))[part - 1][1].answer
+            text = answer if isinstance(answer, str) else (answer.text or answer.action) if answer else ""
         else:
-            text, files = row.head.question, await restore_files(row.head, store)
-            for each in files.attachments:
-                data = base64.b64encode(files.contents[each.digest]).decode()
-                url = f"data:{each.media_type};base64,{data}"
-                if each.media_type.startswith("image/"):
-                    content.append({"type": "input_image", "detail": "auto", "image_url": url})
-                else:
-                    content.append({"type": "input_file", "filename": each.name or "file", "file_data": url})
+            text = row.head.question
+            content = [{"type": "input_file", "filename": each.name or None} for each in row.head.attachments]
         id = f"msg_in_{request.path_params['id'].removeprefix('resp_')}"
         content.insert(0, {"type": "input_text", "text": text})
         item = {"type": "message", "id": id, "status": "completed", "role": "user", "content": content}
-        data_ = [item] if request.query_params.get("after") != id else []
-        return json_response({"object": "list", "data": data_, "first_id": id, "last_id": id, "has_more": False})
+        items = [item] if request.query_params.get("after") != id else []
+        return json_response({"object": "list", "data": items, "first_id": id, "last_id": id, "has_more": False})
 
     async def _find(self, request: Request) -> tuple[RunRow, int]:
         run, part = read_response_id(request.path_params["id"])
@@ -128,5 +108,5 @@ class ResponseApi:
 
     async def _respond(self, request: Request, row: RunRow, part: int) -> Response:
         format = ResponseFormat(self._manager, request.state.caller)
-        ending = await read_answer(self._manager, row.head.run, part, format)
+        _, ending = await RecordedReply(self._manager, row.head.run, part, format).read()
         return json_response(format.whole(ending))
