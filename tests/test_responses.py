@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,25 @@ from lazily import Lazy, skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
+from starlette.requests import Request  # noqa: E402
+
 from patience import patience  # noqa: E402
 from plait.config import ServeTable  # noqa: E402
 from plait.core import Call, Reply, Think  # noqa: E402
 from plait.core.errors import BadRequest  # noqa: E402
+from plait.journal.owner import owner_of_this_process  # noqa: E402
+from plait.journal.records import RunHead  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.models.base import Abilities  # noqa: E402
+from plait.server.agent_turn import AgentTurn  # noqa: E402
 from plait.server.agents import serve_agent  # noqa: E402
+from plait.server.auth import ANYONE  # noqa: E402
+from plait.server.chat_format import parse_request  # noqa: E402
+from plait.server.completions import CompletionFormat  # noqa: E402
+from plait.server.errors import RequestRejected  # noqa: E402
+from plait.server.recorded_reply import RecordedReply  # noqa: E402
+from plait.server.response_format import ResponseFormat, parse_response_request  # noqa: E402
+from plait.server.runs import RunManager  # noqa: E402
 from window_server import FULL, ONE, TWO, Here, serving  # noqa: E402
 from window_support import Held  # noqa: E402
 
@@ -63,12 +77,17 @@ def client(here: Here, key: str = "none") -> Iterator[Any]:
 
 def checked(value: Any, kind: str = "Response") -> dict[str, Any]:
     """What the client got, after its own types were satisfied."""
+    found: dict[str, Any] = value.to_dict()
+    adapter(kind).validate_python(found)
+    return found
+
+
+@cache
+def adapter(kind: str) -> Any:
     from openai.types import responses
     from pydantic import TypeAdapter
 
-    found: dict[str, Any] = value.to_dict()
-    TypeAdapter(getattr(responses, kind)).validate_python(found)
-    return found
+    return TypeAdapter(getattr(responses, kind))
 
 
 def events(stream: Any) -> list[dict[str, Any]]:
@@ -163,9 +182,10 @@ def test_a_stream_is_made_again_from_the_record_after_any_of_its_numbers(
     with serving(again) as here, client(here) as api:
         assert checked(api.responses.retrieve(id)) == live[-1]["response"]
         assert joined(events(api.responses.retrieve(id, stream=True))) == joined(live)
-        for at in range(0, len(live), 3):
+        for at in range(1, len(live), 1 + len(live) // 5):
             number = live[at]["sequence_number"]
-            rest = events(api.responses.retrieve(id, stream=True, starting_after=number))
+            path = f"/v1/responses/{id}?stream=true&starting_after={number}"
+            rest = [json.loads(each[6:]) for each in here.ask("GET", path)[2].splitlines() if each.startswith("data: ")]
             assert text_of(live[: at + 1]) + text_of(rest) == text
             numbers = [each["sequence_number"] for each in (live[at], *rest)]
             assert numbers == sorted(set(numbers))
@@ -399,3 +419,64 @@ def test_a_response_outlives_its_agent_and_a_kill(agent: plait.Agent, journal: P
     with serving(other) as here, client(here) as api:
         assert api.responses.retrieve(made.id).output_text == "It is 5."
         assert Journal(journal).run(made.id.removeprefix("resp_")).status == "answered"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_any_request_is_answered_again_from_the_record_of_its_run(
+    agent: plait.Agent, path: str, streams: bool
+) -> None:
+    asked = {**ASK, "messages": [{"role": "user", "content": "What is 2 + 3?"}], "stream": streams}
+    with serving(agent) as here:
+        _, headers, first = here.ask("POST", path, asked)
+        turn = _turn(here.manager, path, asked)
+        request = Request({"type": "http"}, asyncio.Event().wait)  # type: ignore[arg-type]
+        answer = await turn.answer_again(request, headers["x-plait-run"])
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await answer(request.scope, request.receive, send)
+        assert len(here.manager.journal.runs()) == 1
+    assert answer.headers["x-plait-run"] == headers["x-plait-run"]
+    again = b"".join(each.get("body", b"") for each in sent).decode()
+    if streams:
+        texts = [_texts(each) for each in (first, again)]
+        assert texts[0] == texts[1] and "It is 5." in texts[0]
+    else:
+        assert {**json.loads(again), "created": 0} == {**first, "created": 0}
+
+
+def _turn(manager: RunManager, path: str, asked: dict[str, Any]) -> AgentTurn:
+    body, served = json.dumps(asked).encode(), manager.find_agent("plait")
+    if path == "/v1/responses":
+        found = parse_response_request(body, {})
+        return AgentTurn(manager, found, ANYONE, ResponseFormat(manager, ANYONE, found))
+    found = parse_request(body, {})
+    return AgentTurn(manager, found, ANYONE, CompletionFormat(served, found))
+
+
+def _texts(stream: str) -> str:
+    """All texts of a stream, of either kind; raises if it has no end."""
+    found = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+    assert stream.endswith("data: [DONE]\n\n") or found[-1]["type"] == "response.completed"
+    deltas = [each["choices"][0]["delta"] if "choices" in each else {"": each.get("delta")} for each in found]
+    names = ("", "reasoning_content", "content")
+    return "".join(delta.get(name) or "" for delta in deltas for name in names)
+
+
+async def test_an_interrupted_run_is_not_waited_for(journal: Path) -> None:
+    manager = RunManager([serve_agent("plait", make("react", ["Final Answer: x"], journal), ServeTable())])
+    store, dead = manager.journal.store, owner_of_this_process().split(":")
+    dead[2] = "1"  # another process had the number before
+    await store.begin(RunHead("r0", "q", {"name": "react", "options": {}}, {}, plait="0"), ":".join(dead))
+    chat = {"model": "plait", "messages": [{"role": "user", "content": "q"}]}
+    with pytest.raises(RequestRejected, match="goes on elsewhere"):
+        await _turn(manager, "/v1/chat/completions", chat).answer_again(
+            Request({"type": "http"}, asyncio.Event().wait),  # type: ignore[arg-type]
+            "r0",
+        )
+    parts = [part async for part in RecordedReply(manager, "r0", 0, ResponseFormat(manager, ANYONE)).follow()]
+    assert b"response.created" in parts[-1][0] and b'"queued"' in parts[-1][0] and not parts[-1][1]
+    manager.journal.close()

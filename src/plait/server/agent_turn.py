@@ -25,7 +25,6 @@ from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.recorded_reply import (
     ALIVE,
-    PAUSE,
     SILENCE,
     Ending,
     Parts,
@@ -69,14 +68,18 @@ class AgentTurn:
                 format.add(event)
         return json_response(format.whole(await read_ending(run, asked.modalities, format)), headers=headers)
 
-    async def answer_again(self, run: str, part: int | None = None) -> Response:
-        """Return the answer of a part of a run (None: the newest) from its record. It starts and cancels nothing."""
+    async def answer_again(self, request: Request, run: str, part: int | None = None) -> Response:
+        """Return the answer of a part of a run (None: the newest) from its record. This starts and cancels nothing."""
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
         if asked.stream:
             return EventStream(reply.follow(asked.modalities), headers)
-        while (ending := (await reply.read(asked.modalities))[1]) is None and not asked.background:
-            await asyncio.sleep(PAUSE)
+        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+        try:
+            work = reply.read(asked.modalities) if asked.background else reply.wait(asked.modalities)
+            _, ending = await _unless_gone(gone, work)
+        finally:
+            gone.cancel()
         return json_response(self._format.whole(ending), headers=headers)
 
     def _headers(self, run: str, session: str) -> dict[str, str]:

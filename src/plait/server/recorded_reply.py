@@ -136,12 +136,26 @@ class RecordedReply:
         events, self._events[:] = self._events[:], []
         return b"".join(map(self._format.add, events))
 
+    @property
+    def _is_left(self) -> bool:
+        """Return whether nobody performs the run any more, or nobody here can wait for it."""
+        return self._manager.stopping or self._status == "interrupted"
+
+    async def wait(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
+        """Wait for the end of the part. Raises `RequestRejected` if nobody performs the run."""
+        while (read := await self.read(modalities))[1] is None:
+            if self._is_left:
+                text, hint = f"Run {self._run} goes on elsewhere, or later.", "Ask again in a while."
+                raise RequestRejected(503, text, hint=hint, kind="run_error", code="run_interrupted", may_retry=False)
+            await asyncio.sleep(PAUSE)
+        return read
+
     async def follow(self, modalities: Sequence[str] = ("text",)) -> Parts:
-        """Make the stream until the part ends, the server stops, or nobody performs the run."""
+        """Make the stream, until the part ends or nobody performs the run."""
         quiet = 0.0
         while True:
             sent, ending = await self.read(modalities)
-            if ending is not None or self._manager.stopping or self._status == "interrupted":
+            if ending is not None or self._is_left:
                 yield sent + (self._format.end(ending) if ending is not None else b""), False
                 return
             quiet = 0.0 if sent or quiet >= SILENCE else quiet + PAUSE

@@ -171,7 +171,7 @@ class ResponseFormat:
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         if ending is None:
             return self._response(None)
-        if ending.error is not None and self._asked is not None:
+        if ending.error is not None and self._asked is not None and not self._asked.background:
             raise ending.error
         self.end(ending)
         return self._response(ending)
