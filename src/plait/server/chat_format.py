@@ -81,7 +81,7 @@ class ChatRequest(Struct, frozen=True):
 
 def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     """Read a request. Raises `RequestRejected` naming the wrong field."""
-    given = parse_body(body)
+    given, common = parse_body(body, headers)
     system, messages, earlier = parse_messages(given.get("messages"))
     options = given.get("stream_options")
     return ChatRequest(
@@ -92,13 +92,13 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
         thoughts=parse_flag(given, "thoughts", True),
         output=parse_answer_format(given.get("response_format")),
         modalities=tuple(given.get("modalities") or ("text",)),
-        **parse_common(given, headers),
+        **common,
     )
 
 
-def parse_body(body: bytes) -> dict[str, Any]:
-    """Return the object in the body of a request that names a model. Raises `RequestRejected`, also for fields that an
-    agent cannot follow."""
+def parse_body(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the object in a body, and the fields that all requests have: model, stream, session, user, metadata.
+    Raises `RequestRejected`, also for fields that an agent cannot follow."""
     try:
         given = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -109,19 +109,14 @@ def parse_body(body: bytes) -> dict[str, Any]:
     if not isinstance(model, str) or not model:
         reject("'model' is missing.", "model", hint="Name an agent; /v1/models lists them.")
     _refuse_unsupported(given)
-    return given
-
-
-def parse_common(given: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields that all requests have: model, stream, session, user and metadata."""
     about: dict[str, Any] = {}
-    for name in ("user", "metadata"):
+    for field, name in (("safety_identifier", "user"), ("user", "user"), ("metadata", "metadata")):
         try:
-            about |= check_annotations(**{name: given.get(name)})
+            about |= check_annotations(**{name: given.get(field)})
         except ConfigError as error:
-            reject(f"'{name}': {error}", name)
-    session = _parse_session(given.get("session"), headers.get(SESSION_HEADER))
-    return {"model": given["model"], "stream": parse_flag(given, "stream", False), "session": session, **about}
+            reject(f"'{field}': {error}", field)
+    session = parse_session(given.get("session"), headers.get(SESSION_HEADER))
+    return given, {"model": model, "stream": parse_flag(given, "stream", False), "session": session, **about}
 
 
 def _refuse_unsupported(given: dict[str, Any]) -> None:
@@ -237,7 +232,7 @@ def _check_content(content: Any, role: str, where: str) -> None:
         reject(f"'{where}' has half a surrogate pair, which is not text.", where)
 
 
-def _parse_session(field: Any, header: str | None) -> str | None:
+def parse_session(field: Any, header: str | None = None) -> str | None:
     """Return the session that the body names, or the header (percent-encoded where needed)."""
     try:
         given = field if field is not None or header is None else unquote(header, errors="strict")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncGenerator, Sequence
 from math import inf
 from typing import Any, Protocol
 
-from msgspec import Struct, field, structs
+from msgspec import Struct
 
 from plait.core import Event
 from plait.core.errors import UnknownRun
@@ -52,14 +51,13 @@ def read_response_id(id: str) -> tuple[str, int]:
 
 class Ending(Struct, frozen=True):
     """How a part ended: the content and its finish reason, or the error. `run` is None if the run has gone on since.
-    `files` are the fields of `list_files`, `at` is when it ended."""
+    `files` are the fields of `list_files`."""
 
     content: str = ""
     finish: str = "stop"
     error: RequestRejected | None = None
     run: Run | None = None
     files: dict[str, Any] = {}
-    at: float = field(default_factory=time.time)
 
 
 class ReplyFormat(Protocol):
@@ -124,10 +122,10 @@ class RecordedReply:
                     self._recorded.add(moment)
         sent = (self._format.begin() if is_first else b"") + self._take()
         if until < inf:
-            ending = Ending(question_text(self._answered[part][1]), at=until)
+            ending = Ending(question_text(self._answered[part][1]))
         elif row.outcome is not None:
             ended = read_finished_run(row, store, recorded_loop(row.head))
-            ending = structs.replace(await read_ending(ended, modalities, self._format), at=row.updated)
+            ending = await read_ending(ended, modalities, self._format)
         if ending is not None:
             self._recorded.finish(ending.run.answer if ending.run is not None else None)
         return sent + self._take(), ending

@@ -16,18 +16,16 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import Event
-from plait.core.errors import ConfigError
 from plait.journal.codec import encode
 from plait.journal.served_runs import UNNAMED, RunLabel
-from plait.runtime.agents.annotations import check_annotations
 from plait.server.auth import Caller
 from plait.server.chat_format import (
     ChatRequest,
     parse_answer_format,
     parse_body,
-    parse_common,
     parse_flag,
     parse_messages,
+    parse_session,
     reject,
     usage_of,
 )
@@ -39,12 +37,18 @@ from plait.server.runs import RunManager
 ITEM = 10_000_000
 """Numbers of events that an item of the output has."""
 _TEXTS = {"message": "response.output_text", "reasoning": "response.reasoning_text"}
-"""The events of the text of an item."""
+_LOGPROBS: dict[str, dict[str, Any]] = {"message": {"logprobs": []}, "reasoning": {}}
+_MORE: dict[str, dict[str, Any]] = {"message": {"role": "assistant"}, "reasoning": {"summary": []}}
+_PARTS: dict[str, dict[str, Any]] = {
+    "message": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+    "reasoning": {"type": "reasoning_text", "text": ""},
+}
+"""By the type of an item: the events of its text, their fields, those of the item, its part."""
 
 
 def parse_response_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     """Read a request to create a response. Raises `RequestRejected` naming the wrong field."""
-    given = parse_body(body)
+    given, common = parse_body(body, headers)
     items, instructions, text = given.get("input"), given.get("instructions"), given.get("text")
     items = [{"role": "user", "content": items}] if isinstance(items, str) else items
     if isinstance(items, list):
@@ -52,23 +56,17 @@ def parse_response_request(body: bytes, headers: Mapping[str, str]) -> ChatReque
     system, messages, earlier = parse_messages(items, "input")
     if not isinstance(instructions, str | None):
         reject("'instructions' is not text.", "instructions")
-    conversation, previous = given.get("conversation"), given.get("previous_response_id")
-    conversation = conversation.get("id") if isinstance(conversation, dict) else conversation
-    common = parse_common({**given, "session": conversation or given.get("session")}, headers)
-    if given.get("user") is None:
-        try:
-            common |= check_annotations(user=given.get("safety_identifier"))
-        except ConfigError as error:
-            reject(f"'safety_identifier': {error}", "safety_identifier")
+    conversation, previous, field = given.get("conversation"), given.get("previous_response_id"), "previous_response_id"
+    if conversation is not None:
+        common["session"] = parse_session(conversation.get("id") if isinstance(conversation, dict) else conversation)
     if previous is not None:
-        field = "previous_response_id"
         if not isinstance(previous, str):
             reject(f"'{field}' is not text.", field)
         if common["session"] is not None:
             reject(f"'{field}' can't be used with a conversation.", field, hint="The response has one: leave one out.")
-        read_response_id(previous)
         if len(messages) > 1:
             reject("'input' repeats earlier messages.", "input", hint=f"With '{field}', send only what is new.")
+        read_response_id(previous)
     return ChatRequest(
         messages=messages,
         earlier=earlier,
@@ -192,48 +190,31 @@ class ResponseFormat:
         if self._kind != kind:
             sent += self._close_item()
             self._kind, text = kind, text.removeprefix("\n\n") if self._withdrawn else text
-            self._number = max(self._number, ITEM * (len(self._items) + 1) - 1)
-            sent += self._event("response.output_item.added", output_index=len(self._items), item=self._item())
-            sent += self._event("response.content_part.added", **self._place, part=self._part(""))
+            index, is_message = len(self._items), kind == "message"
+            self._number = max(self._number, ITEM * (index + 1) - 1)
+            id, more = f"{'msg' if is_message else 'rs'}_{self._suffix}_{index}", _MORE[kind]
+            self._item = {"type": kind, "id": id, "status": "in_progress", "content": [], **more}
+            self._place: dict[str, Any] = {"item_id": id, "output_index": index, "content_index": 0}
+            sent += self._event("response.output_item.added", output_index=index, item=self._item)
+            sent += self._event("response.content_part.added", **self._place, part=_PARTS[kind])
         self._text += text
         self._number += len(text)
         if text and self._number > self._after:
-            fields = {**self._place, "delta": text[-(self._number - self._after) :], **self._logprobs}
+            fields = {**self._place, "delta": text[-(self._number - self._after) :], **_LOGPROBS[kind]}
             sent += self._encode(f"{_TEXTS[kind]}.delta", fields)
         return sent
 
     def _close_item(self, **more: Any) -> bytes:
-        if not self._kind:
+        if not (kind := self._kind):
             return b""
-        more = more if self._kind == "message" else {}
-        part, place = self._part(self._text), self._place
-        item = self._item() | {"status": "completed", "content": [part], **more}
-        done: dict[str, Any] = {"text": self._text, **self._logprobs}
-        sent = self._event(f"{_TEXTS[self._kind]}.done", **place, **done)
-        sent += self._event("response.content_part.done", **place, part=part)
+        part = _PARTS[kind] | {"text": self._text}
+        item = self._item | {"status": "completed", "content": [part]} | (more if kind == "message" else {})
+        sent = self._event(f"{_TEXTS[kind]}.done", **self._place, text=self._text, **_LOGPROBS[kind])
+        sent += self._event("response.content_part.done", **self._place, part=part)
         sent += self._event("response.output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)
         self._kind = self._text = ""
         return sent
-
-    @property
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": self._item()["id"], "output_index": len(self._items), "content_index": 0}
-
-    @property
-    def _logprobs(self) -> dict[str, Any]:
-        return {"logprobs": []} if self._kind == "message" else {}
-
-    def _item(self) -> dict[str, Any]:
-        name = f"{self._suffix}_{len(self._items)}"
-        if self._kind == "message":
-            return {"type": "message", "id": f"msg_{name}", "status": "in_progress", "content": [], "role": "assistant"}
-        return {"type": "reasoning", "id": f"rs_{name}", "status": "in_progress", "content": [], "summary": []}
-
-    def _part(self, text: str) -> dict[str, Any]:
-        if self._kind == "message":
-            return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        return {"type": "reasoning_text", "text": text}
 
     # -- the response
 
@@ -258,13 +239,12 @@ class ResponseFormat:
             if item.get("phase") != "commentary":
                 output.append(item)
             elif self.pieces.thoughts:
-                content = [{"type": "reasoning_text", "text": item["content"][0]["text"]}]
-                told = {"type": "reasoning", "id": item["id"].replace("msg_", "rs_", 1), "summary": []}
-                output.append({**told, "status": "completed", "content": content})
+                content = [_PARTS["reasoning"] | {"text": item["content"][0]["text"]}]
+                id = item["id"].replace("msg_", "rs_", 1)
+                output.append({"type": "reasoning", "id": id, "status": "completed", "summary": [], "content": content})
         return {
             **self._base,
             "status": status,
-            "completed_at": int(ending.at) if ending is not None and status == "completed" else None,
             "error": error,
             "incomplete_details": cause,
             "output": output,
