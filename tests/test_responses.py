@@ -6,13 +6,14 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import plait
 from lazily import Lazy, skip_without
@@ -430,17 +431,8 @@ async def test_any_request_is_answered_again_from_the_record_of_its_run(
     with serving(agent) as here:
         _, headers, first = here.ask("POST", path, asked)
         turn = _turn(here.manager, path, asked)
-        request = Request({"type": "http"}, asyncio.Event().wait)  # type: ignore[arg-type]
-        answer = await turn.answer_again(request, headers["x-plait-run"])
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await answer(request.scope, request.receive, send)
+        again = b"".join([part async for part in _parts(turn, headers["x-plait-run"])]).decode()
         assert len(here.manager.journal.runs()) == 1
-    assert answer.headers["x-plait-run"] == headers["x-plait-run"]
-    again = b"".join(each.get("body", b"") for each in sent).decode()
     if streams:
         texts = [_texts(each) for each in (first, again)]
         assert texts[0] == texts[1] and "It is 5." in texts[0]
@@ -464,6 +456,48 @@ def _texts(stream: str) -> str:
     deltas = [each["choices"][0]["delta"] if "choices" in each else {"": each.get("delta")} for each in found]
     names = ("", "reasoning_content", "content")
     return "".join(delta.get(name) or "" for delta in deltas for name in names)
+
+
+class Replace(plait.Hook):
+    """Replaces a word in replies, or in answers."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def after_model(self, context: Any, reply: Reply) -> Reply:
+        return structs.replace(reply, text=reply.text.replace("hidden", "other")) if self.at == "model" else reply
+
+    def after_answer(self, context: Any, answer: Any) -> Any:
+        return answer.replace("hidden", "other")
+
+
+@pytest.mark.parametrize("at", ["model", "answer"])
+@pytest.mark.parametrize("loop", ["react", "tool_calling", "phased"])
+async def test_what_a_hook_withheld_never_comes_from_the_record(loop: str, at: str, journal: Path) -> None:
+    secret = "Thought: I know.\nFinal Answer: hidden" if loop == "react" else "hidden " * 50
+    model = plait.Scripted({"": [secret], "reason": ["Think."], "reply": [secret]}, chunk=2)
+    agent = plait.Agent(loop, model=model, hooks=[Replace(at)], journal=journal)
+    with serving(agent) as here:
+        _, headers, live = here.ask("POST", "/v1/responses", {**ASK, "stream": True})
+        run = headers["x-plait-run"]
+        path = f"/v1/responses/resp_{run}"
+        made = [here.ask("GET", f"{path}?stream=true")[2], json.dumps(here.ask("GET", path)[2])]
+        chat = {"model": "plait", "messages": [{"role": "user", "content": "q"}], "stream": True}
+        made += [part.decode() async for part in _parts(_turn(here.manager, "/v1/chat/completions", chat), run)]
+        assert "hidden" not in live and "hidden" not in str(made) and "other" in made[0] and "other" in made[1]
+        assert "answer_changed" not in str(made)
+
+
+async def _parts(turn: AgentTurn, run: str) -> AsyncIterator[bytes]:
+    answer = await turn.answer_again(Request({"type": "http"}, asyncio.Event().wait), run)  # type: ignore[arg-type]
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await answer({"type": "http"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
+    for each in sent[1:]:
+        yield each["body"]
 
 
 async def test_an_interrupted_run_is_not_waited_for(journal: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from plait.core import Event
+from plait.core import events as ev
 from plait.core.errors import UnknownRun
 from plait.journal.entries import Question
 from plait.journal.open_questions import read_question_times
@@ -109,6 +110,7 @@ class RecordedReply:
         if is_first or any(isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows):
             self._answered = await list_answered(store, run)
         if is_first:
+            self._has_hooks = bool(row.head.settings.get("hooks"))
             self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
             self._part = len(self._answered) if self._part is None else self._part
             await self._format.open(run, self._part)
@@ -132,6 +134,8 @@ class RecordedReply:
 
     def _take(self) -> bytes:
         events, self._events[:] = self._events[:], []
+        if self._has_hooks:  # the record has texts of the model that a hook withheld or replaced
+            events = [each for each in events if isinstance(each, ev.Began | ev.Observed)]
         return b"".join(map(self._format.add, events))
 
     @property
