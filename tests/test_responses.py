@@ -403,6 +403,22 @@ def test_a_client_sees_only_its_own_responses(agent: plait.Agent) -> None:
         assert here.ask("GET", f"/v1/responses/{made.id}")[0] == 401
 
 
+def test_a_child_run_is_no_response(journal: Path) -> None:
+    inner = plait.Agent("tool_calling", model=plait.Scripted(["The child says 3."]))
+    script = [Reply("", calls=(Call("inner", {"question": "i"}, "a"),)), "All in all 3."]
+    with serving(make("tool_calling", script, journal, tools=[inner.as_tool("inner")])) as here, client(here) as api:
+        made = api.responses.create(**ASK)
+        (child,) = here.manager.journal.children(made.id.removeprefix("resp_"))
+        for act in (api.responses.retrieve, api.responses.delete):
+            with pytest.raises(openai.NotFoundError):
+                act(f"resp_{child.head.run}")
+        with pytest.raises(openai.NotFoundError):
+            api.responses.create(**ASK, previous_response_id=f"resp_{child.head.run}")
+        for id in ("x", "resp_", "resp_x y", made.id + "_1", made.id + "_0", made.id[:-1]):
+            with pytest.raises(openai.NotFoundError):
+                api.responses.create(**ASK, previous_response_id=id)
+
+
 def test_a_run_without_an_answer_is_an_error_and_a_failed_response_later(journal: Path) -> None:
     with serving(make("react", [BadRequest("no money")] * 9, journal)) as here, client(here) as api:
         with pytest.raises(openai.InternalServerError, match="no money") as raised:

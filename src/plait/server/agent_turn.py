@@ -30,8 +30,8 @@ from plait.server.recorded_reply import (
     Parts,
     RecordedReply,
     ReplyFormat,
+    find_response,
     read_ending,
-    read_response_id,
 )
 from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
 
@@ -117,8 +117,7 @@ class AgentTurn:
         if named is not None:
             return await asyncio.to_thread(conversations.find_session, journal, named)
         if asked.previous:
-            run, part = read_response_id(asked.previous)
-            row, text = await self._manager.find_run(run, caller), asked.messages[-1].text
+            (row, part), text = await find_response(self._manager, asked.previous, caller), asked.messages[-1].text
             return await asyncio.to_thread(conversations.find_after, journal, caller, row, part, text)
         state = None
         if len(asked.messages) > 1:

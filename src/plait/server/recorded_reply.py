@@ -19,12 +19,13 @@ from plait.core import events as ev
 from plait.core.errors import UnknownRun
 from plait.journal.entries import Question
 from plait.journal.open_questions import read_question_times
-from plait.journal.records import NoteRecord
+from plait.journal.records import NoteRecord, RunRow
 from plait.journal.store import Store
 from plait.journal.timeline import Timeline
 from plait.runtime.recorded_events import RecordedEvents, recorded_loop
 from plait.runtime.run import Run
 from plait.runtime.runs import read_finished_run
+from plait.server.auth import Caller
 from plait.server.chat_format import content_of, list_files, question_text
 from plait.server.errors import RequestRejected
 from plait.server.reply_pieces import ReplyPieces
@@ -40,14 +41,6 @@ _ID = re.compile(r"resp_([^_\s]+)(?:_([1-9][0-9]{0,5}))?")
 
 def response_id(run: str, part: int) -> str:
     return f"resp_{run}_{part}" if part else f"resp_{run}"
-
-
-def read_response_id(id: str) -> tuple[str, int]:
-    """Return the run and the part that an id names. Raises `UnknownRun`."""
-    found = _ID.fullmatch(id)
-    if found is None:
-        raise UnknownRun(f"There is no response {id!r}.", hint="Ids of responses begin with resp_.")
-    return found[1], int(found[2] or 0)
 
 
 class Ending(Struct, frozen=True):
@@ -89,6 +82,17 @@ async def read_ending(run: Run, modalities: Sequence[str], format: ReplyFormat) 
 async def list_answered(store: Store, run: str) -> list[tuple[float, Question]]:
     """Return the questions that the user has answered in a run and its child runs, each with the time, in order."""
     return [(at, each) for at, each in await read_question_times(store, run) if each.answer is not None]
+
+
+async def find_response(manager: RunManager, id: str, caller: Caller) -> tuple[RunRow, int]:
+    """Return the run and the part that an id names. Raises `UnknownRun`, also for what the caller may not see."""
+    found = _ID.fullmatch(id)
+    if found is not None:
+        row, part = await manager.find_run(found[1], caller), int(found[2] or 0)
+        is_there = not part or part <= len(await list_answered(manager.journal.store, row.head.run))
+        if is_there and row.head.run == found[1] and row.head.caller is None:
+            return row, part
+    raise UnknownRun(f"There is no response {id!r}.")
 
 
 class RecordedReply:

@@ -30,7 +30,7 @@ from plait.server.chat_format import (
     usage_of,
 )
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, list_answered, read_response_id, response_id
+from plait.server.recorded_reply import Ending, list_answered, response_id
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 
@@ -66,7 +66,6 @@ def parse_response_request(body: bytes, headers: Mapping[str, str]) -> ChatReque
             reject(f"'{field}' can't be used with a conversation.", field, hint="The response has one: leave one out.")
         if len(messages) > 1:
             reject("'input' repeats earlier messages.", "input", hint=f"With '{field}', send only what is new.")
-        read_response_id(previous)
     return ChatRequest(
         messages=messages,
         earlier=earlier,

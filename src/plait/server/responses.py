@@ -8,14 +8,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from plait.core.errors import UnknownRun
 from plait.journal.records import RunRow
 from plait.journal.store import ENDED
 from plait.server.agent_turn import AgentTurn, EventStream
 from plait.server.chat_format import reject
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
-from plait.server.recorded_reply import RecordedReply, list_answered, read_response_id
+from plait.server.recorded_reply import RecordedReply, find_response, list_answered
 from plait.server.response_format import ResponseFormat, parse_response_request
 from plait.server.runs import RunManager
 
@@ -100,11 +99,7 @@ class ResponseApi:
         return json_response({"object": "list", "data": items, "first_id": id, "last_id": id, "has_more": False})
 
     async def _find(self, request: Request) -> tuple[RunRow, int]:
-        run, part = read_response_id(request.path_params["id"])
-        row = await self._manager.find_run(run, request.state.caller)
-        if row.head.run != run or (part and part > len(await list_answered(self._manager.journal.store, run))):
-            raise UnknownRun(f"There is no response {request.path_params['id']!r}.")
-        return row, part
+        return await find_response(self._manager, request.path_params["id"], request.state.caller)
 
     async def _respond(self, request: Request, row: RunRow, part: int) -> Response:
         format = ResponseFormat(self._manager, request.state.caller)
