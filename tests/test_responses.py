@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 import plait
@@ -516,7 +518,7 @@ async def _parts(turn: AgentTurn, run: str) -> AsyncIterator[bytes]:
         yield each["body"]
 
 
-async def test_an_interrupted_run_is_not_waited_for(journal: Path) -> None:
+async def test_a_run_that_has_just_begun_is_followed_and_an_interrupted_one_is_not(journal: Path) -> None:
     manager = RunManager([serve_agent("plait", make("react", ["Final Answer: x"], journal), ServeTable())])
     store, dead = manager.journal.store, owner_of_this_process().split(":")
     dead[2] = "1"  # another process had the number before
@@ -527,6 +529,53 @@ async def test_an_interrupted_run_is_not_waited_for(journal: Path) -> None:
             Request({"type": "http"}, asyncio.Event().wait),  # type: ignore[arg-type]
             "r0",
         )
+    await store.begin(RunHead("r1", "q", {"name": "react", "options": {}}, {}, plait="0"), owner_of_this_process())
+    beginning = RecordedReply(manager, "r1", 0, ResponseFormat(manager, ANYONE))
+    assert (await beginning.read())[0].count(b"event:") == 2 and await beginning.read() == (b"", None)
     parts = [part async for part in RecordedReply(manager, "r0", 0, ResponseFormat(manager, ANYONE)).follow()]
     assert b"response.created" in parts[-1][0] and b'"queued"' in parts[-1][0] and not parts[-1][1]
     manager.journal.close()
+
+
+def test_files_of_a_run_are_named_in_its_message_also_after_a_question(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def draw() -> Any:
+        """Draw."""
+        return plait.attach(b"a,b", "data.csv")
+
+    calls = [Reply("", calls=(Call(name, given, name),)) for name, given in (("draw", {}), ("send", {"text": "x"}))]
+    agent = make("tool_calling", [*calls, "Done."], journal, tools=[draw, send], approve="effects")
+    with serving(agent) as here, client(here) as api:
+        asks = api.responses.create(**ASK)
+        done = checked(api.responses.create(model="plait", input="yes", previous_response_id=asks.id))
+        assert [each["name"] for each in done["output"][-1]["files"]] == ["data.csv"]
+        assert checked(api.responses.retrieve(done["id"])) == done
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KINDS = ["message", "reasoning", "function_call", "function_call_output", "web_search_call"]
+item = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(KINDS) | anything,
+        "role": st.sampled_from(["user", "assistant", "system"]),
+        **dict.fromkeys(("content", "call_id", "name", "arguments", "output"), anything),
+    },
+)
+FIELDS = ("instructions", "stream", "background", "previous_response_id", "conversation", "text", "metadata", "user")
+
+
+@given(
+    st.fixed_dictionaries({"input": st.lists(item, max_size=5) | anything}, optional=dict.fromkeys(FIELDS, anything))
+)
+def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> None:
+    try:
+        found = parse_response_request(json.dumps({"model": "m", **asked}).encode(), {})
+    except RequestRejected as why:
+        assert why.status == 400 and why.param
+        return
+    assert found.messages[-1].role == "user" and found.question.strip()

@@ -100,7 +100,7 @@ class RecordedReply:
 
     def __init__(self, manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> None:
         self._manager, self._run, self._part, self._format = manager, run, part, format
-        self._timeline, self._seq = Timeline(run=run), -1
+        self._timeline, self._seq, self._is_open = Timeline(run=run), -1, False
         self._events, self._answered = list[Event](), list[tuple[float, Question]]()
 
     async def read(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
@@ -110,14 +110,18 @@ class RecordedReply:
         row = await store.find_run(run)
         self._status = row.status
         rows = await store.read_rows(run, self._seq, bodies=False)
-        is_first = self._seq < 0
-        if is_first or any(isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows):
+        if not self._is_open or any(
+            isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows
+        ):
             self._answered = await list_answered(store, run)
-        if is_first:
+        sent = b""
+        if not self._is_open:
             self._has_hooks = bool(row.head.settings.get("hooks"))
             self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
             self._part = len(self._answered) if self._part is None else self._part
             await self._format.open(run, self._part)
+            self._is_open, sent = True, self._format.begin()
+            self._format.pieces.has_files = self._part > 0  # tools of the parts before may have returned some
         part, ending = self._part or 0, None
         since = self._answered[part - 1][0] if 0 < part <= len(self._answered) else -inf
         until = self._answered[part][0] if part < len(self._answered) else inf
@@ -126,7 +130,7 @@ class RecordedReply:
             for moment in self._timeline.add(each):
                 if since <= moment.at < until:
                     self._recorded.add(moment)
-        sent = (self._format.begin() if is_first else b"") + self._take()
+        sent += self._take()
         if until < inf:
             ending = Ending(question_text(self._answered[part][1]))
         elif row.outcome is not None:
