@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +43,7 @@ from plait.server.errors import RequestRejected  # noqa: E402
 from plait.server.recorded_reply import RecordedReply  # noqa: E402
 from plait.server.response_format import ResponseFormat, parse_response_request  # noqa: E402
 from plait.server.runs import RunManager  # noqa: E402
-from window_server import FULL, ONE, TWO, Here, serving  # noqa: E402
+from window_server import FULL, ONE, TWO, Here, Process, script, serving  # noqa: E402
 from window_support import Held  # noqa: E402
 
 openai = Lazy("openai")
@@ -73,7 +75,7 @@ def agent(journal: Path) -> plait.Agent:
 
 
 @contextmanager
-def client(here: Here, key: str = "none") -> Iterator[Any]:
+def client(here: Here | Process, key: str = "none") -> Iterator[Any]:
     with openai.OpenAI(base_url=f"{here.url}/v1", api_key=key, timeout=120, max_retries=0) as made:
         yield made
 
@@ -431,7 +433,7 @@ def test_a_run_without_an_answer_is_an_error_and_a_failed_response_later(journal
         assert found["status"] == "failed" and "no money" in found["error"]["message"]
 
 
-def test_a_response_outlives_its_agent_and_a_kill(agent: plait.Agent, journal: Path) -> None:
+def test_a_response_outlives_its_agent(agent: plait.Agent, journal: Path) -> None:
     with serving(agent) as here, client(here) as api:
         made = api.responses.create(**ASK)
     other = serve_agent("other", make("react", ["Final Answer: x"], journal), ServeTable())
@@ -474,6 +476,19 @@ def _texts(stream: str) -> str:
     deltas = [each["choices"][0]["delta"] if "choices" in each else {"": each.get("delta")} for each in found]
     names = ("", "reasoning_content", "content")
     return "".join(delta.get(name) or "" for delta in deltas for name in names)
+
+
+def test_another_process_goes_on_with_a_response_after_a_kill(tmp_path: Path) -> None:
+    words = ("--loop", "react", "--model", script(tmp_path, "Thought: Hm.\nFinal Answer: At last.", delay=1.0))
+    with Process(*words, cwd=tmp_path) as server, client(server) as api:
+        stream = api.responses.create(**ASK, background=True, stream=True)
+        first = next(stream)
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(60)
+    with Process(*words, "--resume", cwd=tmp_path) as server, client(server) as api:
+        rest = events(api.responses.retrieve(first.response.id, stream=True, starting_after=first.sequence_number))
+        assert text_of(rest) == "At last." == api.responses.retrieve(first.response.id).output_text
+        server.stop()
 
 
 class Replace(plait.Hook):
