@@ -14,7 +14,7 @@ from plait.server.agent_turn import AgentTurn, EventStream
 from plait.server.chat_format import reject
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
-from plait.server.recorded_reply import RecordedReply, find_response, list_answered
+from plait.server.recorded_reply import PAUSE, RecordedReply, find_response, list_answered
 from plait.server.response_format import ResponseFormat, parse_response_request
 from plait.server.runs import RunManager
 
@@ -64,13 +64,14 @@ class ResponseApi:
     async def cancel(self, request: Request) -> Response:
         """Cancel a response that goes on, and return it. One that has ended stays as it is."""
         row, part = await self._find(request)
-        run, active = row.head.run, self._manager.active.get(row.head.run)
+        store, run, tries = self._manager.journal.store, row.head.run, int(10 / PAUSE)
         if row.outcome is None:
             if not await self._manager.cancel(run, caller=request.state.caller, reason=CANCELLED):
                 hint = "Cancel it where it was started."
                 raise RequestRejected(409, "This server is not performing that run.", hint=hint)
-            if active is not None:
-                await asyncio.wait([active.task], timeout=10)
+            while tries and (await store.find_run(run)).outcome is None:  # another process may perform it
+                tries -= 1
+                await asyncio.sleep(PAUSE)
         return await self._respond(request, row, part)
 
     async def delete(self, request: Request) -> Response:
