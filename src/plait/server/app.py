@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.store import NoJournal
@@ -24,7 +25,8 @@ from plait.server.runs_api import viewer_routes
 
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
-    routes = [*completion_routes(manager), *response_routes(manager), *health_routes(manager), *viewer_routes(manager)]
+    routes: list[Route] = [*completion_routes(manager), *response_routes(manager)]
+    routes += [*health_routes(manager), *viewer_routes(manager)]
     return Starlette(
         routes=[*routes, *openapi_routes(routes), *mcp_routes(manager)],
         middleware=[Middleware(AccessCheck, manager=manager)],
