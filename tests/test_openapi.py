@@ -50,6 +50,7 @@ def test_the_document_has_the_routes_of_the_server_and_no_other(here: Here, docu
         named = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
         assert named == set(re.findall(r"{(\w+)}", path))
         assert (operation.get("security") == []) == path.startswith("/health")
+        assert ("full token" in operation.get("description", "")) == path.startswith(("/api/", "/metrics"))
         status, _, _ = here.ask(method.upper(), re.sub(r"{\w+}", "x", path))
         assert status == (200 if path.startswith("/health") else 401), path
 

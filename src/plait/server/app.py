@@ -53,8 +53,7 @@ def health_routes(manager: RunManager) -> list[ApiRoute]:
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(manager.metrics.registry), headers={"content-type": kind})
 
-    health = [ApiRoute("/health", live, is_open=True), ApiRoute("/health/ready", ready, is_open=True)]
-    return [*health, ApiRoute("/metrics", metrics)]
+    return [ApiRoute("/health", live), ApiRoute("/health/ready", ready), ApiRoute("/metrics", metrics)]
 
 
 def _check_journal(manager: RunManager) -> str:

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from plait import __version__
 from plait.server.errors import json_response
+from plait.server.guard import FULL, OPEN, find_needs
 
 
 def describe_body(required: str, optional: str) -> dict[str, Any]:
@@ -33,7 +34,7 @@ ERROR["properties"]["error"] |= describe_body("message:string type:string param:
 
 class ApiRoute(Route):
     """A route of the document. `body` is the `msgspec.Struct` of its JSON body, or a JSON Schema; `query` are the names
-    of its query parameters, `is_open` says that it needs no token."""
+    of its query parameters."""
 
     def __init__(
         self,
@@ -43,10 +44,9 @@ class ApiRoute(Route):
         methods: Sequence[str] = ("GET",),
         body: type[msgspec.Struct] | dict[str, Any] | None = None,
         query: Sequence[str] = (),
-        is_open: bool = False,
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods))
-        self.body, self.query, self.is_open = body, query, is_open
+        self.body, self.query = body, query
 
 
 def openapi_routes(routes: Iterable[BaseRoute]) -> list[ApiRoute]:
@@ -79,7 +79,8 @@ def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
             "summary": (inspect.getdoc(route.endpoint) or "").partition("\n\n")[0].replace("\n", " "),
             "responses": {"2XX": {"description": "The answer."}, "default": {"$ref": "#/components/responses/Error"}},
             **({"parameters": parameters} if parameters else {}),
-            **({"security": []} if route.is_open else {}),
+            **({"security": []} if (needs := find_needs(route.path)) == OPEN else {}),
+            **({"description": "Needs a full token."} if needs == FULL else {}),
         }
         if route.body is not None:
             schema = schemas[route.body] if isinstance(route.body, type) else route.body
