@@ -31,6 +31,7 @@ from plait.config import ServeTable  # noqa: E402
 from plait.core import Call, Reply, Think  # noqa: E402
 from plait.core.errors import BadRequest  # noqa: E402
 from plait.journal.owner import owner_of_this_process  # noqa: E402
+from plait.journal.postgres.store import PostgresStore  # noqa: E402
 from plait.journal.records import RunHead  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.models.base import Abilities  # noqa: E402
@@ -43,6 +44,8 @@ from plait.server.errors import RequestRejected  # noqa: E402
 from plait.server.recorded_reply import RecordedReply  # noqa: E402
 from plait.server.response_format import ResponseFormat, parse_response_request  # noqa: E402
 from plait.server.runs import RunManager  # noqa: E402
+from plait.workers import QueueWorker  # noqa: E402
+from postgres_server import shared_server  # noqa: E402
 from window_server import FULL, ONE, TWO, Here, Process, script, serving  # noqa: E402
 from window_support import Held  # noqa: E402
 
@@ -531,6 +534,27 @@ async def _parts(turn: AgentTurn, run: str) -> AsyncIterator[bytes]:
     await answer({"type": "http"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
     for each in sent[1:]:
         yield each["body"]
+
+
+async def test_a_run_that_waits_in_a_queue_is_followed_with_the_settings_that_it_begins_with() -> None:
+    journal = shared_server().new_journal()
+    model = plait.Scripted(["hidden " * 50], chunk=2)
+    agent = plait.Agent("tool_calling", model=model, hooks=[Replace("answer")], journal=journal, name="plait")
+    manager, store = RunManager([serve_agent("plait", agent, ServeTable())]), PostgresStore.at(journal)
+    format = ResponseFormat(manager, ANYONE)
+    reply = RecordedReply(manager, await agent.asubmit("q"), 0, format)
+    sent, ending = await reply.read()
+    assert b'"queued"' in sent and ending is None and await reply.read() == (b"", None)
+    worker = QueueWorker({"plait": agent}, store)
+    working = asyncio.ensure_future(worker.work())
+    while ending is None:
+        sent, ending = await reply.read()
+        assert b"hidden" not in sent
+    assert "other" in format.whole(ending)["output"][0]["content"][0]["text"]
+    worker.drain()
+    await working
+    manager.journal.close()
+    await store.close()
 
 
 async def test_a_run_that_has_just_begun_is_followed_and_an_interrupted_one_is_not(journal: Path) -> None:

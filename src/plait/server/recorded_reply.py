@@ -100,7 +100,8 @@ class RecordedReply:
 
     def __init__(self, manager: RunManager, run: str, part: int | None, format: ReplyFormat) -> None:
         self._manager, self._run, self._part, self._format = manager, run, part, format
-        self._timeline, self._seq, self._is_open = Timeline(run=run), -1, False
+        self._timeline, self._seq = Timeline(run=run), -1
+        self._is_open = self._has_begun = False
         self._events, self._answered = list[Event](), list[tuple[float, Question]]()
 
     async def read(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
@@ -109,18 +110,19 @@ class RecordedReply:
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
         row = await store.find_run(run)
         self._status = row.status
-        rows = await store.read_rows(run, self._seq, bodies=False)
+        rows = await store.read_rows(run, self._seq, bodies=False) if row.head.has_begun else []
         if not self._is_open or any(
             isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows
         ):
             self._answered = await list_answered(store, run)
         sent = b""
-        if not self._is_open:
+        if not self._has_begun:  # the head of a run that waits in a queue has no settings
+            self._has_begun = row.head.has_begun
             self._has_hooks = bool(row.head.settings.get("hooks"))
             self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
             self._part = len(self._answered) if self._part is None else self._part
             await self._format.open(run, self._part)
-            self._is_open, sent = True, self._format.begin()
+            self._is_open, sent = True, sent if self._is_open else self._format.begin()
             self._format.pieces.has_files = self._part > 0  # tools of the parts before may have returned some
         part, ending = self._part or 0, None
         since = self._answered[part - 1][0] if 0 < part <= len(self._answered) else -inf
