@@ -14,7 +14,7 @@ from plait.cli.run_output import next_steps
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.models.base import Abilities
-from plait.server.completions import ReplyPieces
+from plait.server.reply_pieces import ReplyPieces
 
 ABOUT = "Lyon has 522,250 people. " * 20
 

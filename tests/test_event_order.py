@@ -17,7 +17,7 @@ from loop_scripts import LOOPS, QUESTION, SCRIPTS, TRIP, reply_of, write_action
 from models_server import Asked, Server, delta, event
 from plait.core import Call, Reply
 from plait.core import events as ev
-from plait.server.completions import ReplyPieces
+from plait.server.reply_pieces import ReplyPieces
 
 Texts = dict[str, list[str]]
 PIECES = (ev.Thought, ev.Action, ev.Answer, ev.Text)

@@ -25,9 +25,12 @@ from lazily import skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
+import plait  # noqa: E402
 from patience import patience  # noqa: E402
+from plait.config import ServeTable  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.models.scripted import Scripted  # noqa: E402
+from plait.server.agents import serve_agent  # noqa: E402
 from postgres_server import shared_server  # noqa: E402
 from window_server import FULL, ONE, TWO, Here, Process, ask, serving  # noqa: E402
 from window_support import action, answer, react  # noqa: E402
@@ -170,6 +173,31 @@ def test_a_client_sees_and_changes_only_runs_of_its_own_token(tmp_path: Path) ->
         assert do("wrong-token-of-nobody", "GET", "/v1/runs")[0] == 401
 
 
+class Watching(plait.Hook):
+    """Changes nothing."""
+
+
+@pytest.mark.parametrize("thoughts", [False, True])
+def test_a_client_sees_thoughts_only_of_an_agent_that_shows_them_and_has_no_hooks(
+    tmp_path: Path, thoughts: bool
+) -> None:
+    script = [action("population", {"town": "Lyon"}, "SECRET THOUGHT"), answer("522250")]
+    plain = react(tmp_path / "j.db", script)
+    hooked = react(tmp_path / "j.db", script, hooks=[Watching()])
+    settings = ServeTable()
+    made = {"plain": plain, "hooked": hooked}
+    agents = [serve_agent(name, each, settings, thoughts=thoughts) for name, each in made.items()]
+    with serving(*agents, tokens=(FULL,), clients=(ONE,)) as server:
+        for name in ("plain", "hooked"):
+            body = {"agent": name, "question": "?"}
+            run = ask(server.port, "POST", "/v1/runs", body, token=ONE)[2]["run"]
+            told = list(read_events(server.port, run, token=ONE))
+            assert told[-1][2]["answer"] == "522250"
+            is_shown = "SECRET THOUGHT" in json.dumps(told)
+            assert is_shown == (thoughts and name == "plain")
+            assert "SECRET THOUGHT" in json.dumps(list(read_events(server.port, run, token=FULL)))
+
+
 # -- several servers and workers, one address
 
 
@@ -205,6 +233,7 @@ class Fleet:
 def proxying(ports: list[int]) -> Iterator[int]:
     """A port whose connections go to the other ports in turn."""
     loop, found, turn = asyncio.new_event_loop(), list[int](), count()
+    servers: list[asyncio.Server] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -221,8 +250,16 @@ def proxying(ports: list[int]) -> Iterator[int]:
         await asyncio.gather(copy(reader, back), copy(there, writer))
 
     async def serve() -> None:
-        server = await asyncio.start_server(connect, "127.0.0.1", 0)
-        found.append(server.sockets[0].getsockname()[1])
+        servers.append(await asyncio.start_server(connect, "127.0.0.1", 0))
+        found.append(servers[0].sockets[0].getsockname()[1])
+
+    async def stop() -> None:
+        servers[0].close()
+        going = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+        await asyncio.sleep(0.05)  # transports close in the next turns of the loop
 
     loop.run_until_complete(serve())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -230,8 +267,10 @@ def proxying(ports: list[int]) -> Iterator[int]:
     try:
         yield found[0]
     finally:
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+        loop.close()
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_addresses_as_people_type_them_are_served_or_corrected(agent: plait.Agen
             "/v1/v1/chat/completions",
             "/v1/chat/completions/chat/completions",
         ),
-        *("/api/chat", "/api/generate", "/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/"),
+        *("/api/chat", "/api/generate", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/"),
     )
     with serving(agent, tokens=(FULL,), clients=(ONE,)) as here:
         for path in served:
@@ -371,7 +371,7 @@ def test_the_run_stands_on_record_before_the_first_byte(journal: Path) -> None:
 def test_a_long_silence_is_broken_by_comments_that_clients_pass_over(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.server.completions.SILENCE", 0.1)
+    monkeypatch.setattr("plait.server.agent_turn.SILENCE", 0.1)
     model = plait.Scripted(["Final Answer: At last."], delay=1.0)
     with serving(plait.Agent("react", model=model, journal=journal)) as here:
         _, _, text = here.ask("POST", "/v1/chat/completions", asked("?", stream=True))

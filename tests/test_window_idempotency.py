@@ -1,8 +1,11 @@
-"""A request that is sent again with its `Idempotency-Key` gets the first answer, and starts nothing."""
+"""A request that is sent again with its `Idempotency-Key` gets the answer of the first one, and starts nothing."""
 
 from __future__ import annotations
 
-import asyncio
+import http.client
+import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,102 +17,129 @@ from lazily import skip_without
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from plait.journal.store import Journal  # noqa: E402
-from plait.server.idempotency import Idempotency  # noqa: E402
-from window_server import serving  # noqa: E402
-from window_support import answer, react  # noqa: E402
+from window_server import ONE, TWO, Here, serving  # noqa: E402
+from window_support import Held, action, answer, react  # noqa: E402
 
 CHAT = {"model": "plait", "messages": [{"role": "user", "content": "How many?"}]}
-
-
-async def test_a_stream_with_a_key_arrives_as_it_is_made() -> None:
-    go_on = asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"one", "more_body": True})
-        await go_on.wait()
-        await send({"type": "http.response.body", "body": b"two"})
-
-    async def ask(got: list[bytes]) -> None:
-        async def send(message: Any) -> None:
-            got.append(message.get("body", b""))
-
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
-        await keys.answer(scope, b"{}", asyncio.Event().wait, send, "")  # type: ignore[arg-type]
-
-    keys = Idempotency(app)
-    first, second = list[bytes](), list[bytes]()
-    asking = [asyncio.create_task(ask(got)) for got in (first, second)]
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert first == second == [b"", b"one"]
-    go_on.set()
-    await asyncio.gather(*asking)
-    assert first == second == [b"", b"one", b"two"]
-
-
-async def test_stored_answers_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[str]()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        made.append(key)
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x" * 100})
-
-    async def send(message: Any) -> None: ...
-
-    monkeypatch.setattr("plait.server.idempotency.MAX_STORED", 250)
-    keys = Idempotency(app)
-    for key in ("a", "b", "c", "c", "b", "d", "a"):  # the oldest are forgotten, the two newest are stored
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", key.encode())]}
-        await keys.answer(scope, b"{}", asyncio.Event().wait, send, "")  # type: ignore[arg-type]
-    assert made == ["a", "b", "c", "d", "a"]
+RESPONSE = {"model": "plait", "input": "How many?"}
+START = {"agent": "plait", "question": "How many?"}
 
 
 def runs(journal: Path) -> int:
     return len(Journal(journal).runs(100)) if journal.exists() else 0
 
 
-def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path) -> None:
+def send(server: Here, path: str, body: Any, key: str = "k", **more: Any) -> tuple[int, Any]:
+    status, _, told = server.ask("POST", path, body, {"idempotency-key": key, **more.pop("headers", {})}, **more)
+    return status, told
+
+
+def content_of(told: str) -> str:
+    """The content of a stream of chat completions."""
+    chunks = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
+
+
+@pytest.mark.parametrize(
+    "path, body", [("/v1/runs", START), ("/v1/chat/completions", CHAT), ("/v1/responses", RESPONSE)]
+)
+def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path, path: str, body: Any) -> None:
     journal = tmp_path / "j.db"
     with serving(react(journal, [answer("x")])) as server:
-        name = next(iter(server.manager.agents))
-        start, chat = {"agent": name, "question": "q"}, {**CHAT, "model": name}
-        for path, body, key in (("/api/runs", start, "a"), ("/v1/chat/completions", chat, "b")):
-            before = runs(journal)
-            first, *others = (server.ask("POST", path, body, headers={"idempotency-key": key}) for _ in range(3))
-            assert all((status, said) == (first[0], first[2]) for status, _, said in others)
-            assert runs(journal) == before + 1
-        assert server.ask("POST", "/v1/runs", start)[2] != server.ask("POST", "/v1/runs", start)[2]
+        first, *others = (send(server, path, body) for _ in range(3))
+    with serving(react(journal, [answer("another")])) as server:  # the server has been restarted
+        others.append(send(server, path, body))
+    made_at = ("created", "created_at")
+    for status, told in others:
+        assert status == first[0] in (200, 202)
+        assert {k: v for k, v in told.items() if k not in made_at} == {
+            k: v for k, v in first[1].items() if k not in made_at
+        }
+    assert runs(journal) == 1
 
 
-def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) -> None:
+def test_a_stream_is_made_again_in_the_same_words(tmp_path: Path) -> None:
+    with serving(react(tmp_path / "j.db", [answer("Twelve of them.")])) as server:
+        told = [content_of(send(server, "/v1/chat/completions", {**CHAT, "stream": True})[1]) for _ in range(2)]
+    assert told == ["Twelve of them."] * 2
+
+
+def test_a_repeat_waits_for_a_run_that_goes_on_and_the_run_goes_on_without_its_first_client(tmp_path: Path) -> None:
+    journal, model = tmp_path / "j.db", Held([answer("Twelve.")])
+    with serving(react(journal, model=model)) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        headers = {"content-type": "application/json", "idempotency-key": "k"}
+        connection.request("POST", "/v1/chat/completions", json.dumps({**CHAT, "stream": True}).encode(), headers)
+        connection.getresponse().readline()
+        connection.close()  # the client goes away
+        got: list[Any] = []
+        again = threading.Thread(
+            target=lambda: got.append(send(server, "/v1/chat/completions", {**CHAT, "stream": True}))
+        )
+        again.start()
+        time.sleep(0.3)
+        assert not got
+        model.go.set()
+        again.join(30)
+    assert content_of(got[0][1]) == "Twelve." and runs(journal) == 1
+
+
+def test_an_answer_to_a_question_that_is_sent_again_is_given_once(tmp_path: Path) -> None:
+    journal = tmp_path / "j.db"
+    script = [action("send", {"text": "a"}), action("send", {"text": "b"}), answer("Sent.")]
+    with serving(react(journal, script, approve="effects")) as server:
+        asked = send(server, "/v1/chat/completions", CHAT, "1")[1]["choices"][0]["message"]
+        reply = {**CHAT, "messages": [*CHAT["messages"], asked, {"role": "user", "content": "yes"}]}  # type: ignore[misc]
+        second = send(server, "/v1/chat/completions", reply, "2")
+        assert send(server, "/v1/chat/completions", reply, "2")[1]["choices"] == second[1]["choices"]
+        messages = [*reply["messages"], second[1]["choices"][0]["message"], {"role": "user", "content": "yes"}]
+        last = send(server, "/v1/chat/completions", {**CHAT, "messages": messages}, "3")
+        assert last[1]["choices"][0]["message"]["content"] == "Sent."
+        # The run has gone on: each key still stands for what its request was told.
+        assert send(server, "/v1/chat/completions", reply, "2")[1]["choices"] == second[1]["choices"]
+        first = send(server, "/v1/chat/completions", CHAT, "1")[1]["choices"][0]["message"]
+        assert first["content"] == asked["content"]
+    assert runs(journal) == 1
+
+
+@pytest.mark.parametrize("path, body", [("/v1/runs", START), ("/v1/chat/completions", CHAT)])
+def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path, path: str, body: Any) -> None:
     journal = tmp_path / "j.db"
     with serving(react(journal, [answer("x")])) as server, ThreadPoolExecutor(8) as pool:
-        body = {"agent": next(iter(server.manager.agents)), "question": "q"}
-        headers = {"idempotency-key": "same"}
-        told = list(pool.map(lambda _: server.ask("POST", "/v1/runs", body, headers=headers), range(8)))
-        assert {status for status, *_ in told} == {202} and len({said["run"] for *_, said in told}) == 1
+        told = list(pool.map(lambda _: send(server, path, body), range(8)))
+        assert len({status for status, _ in told}) == 1 and told[0][0] in (200, 202)
+        assert len({each.get("run") or each["id"] for _, each in told}) == 1
         assert runs(journal) == 1
 
 
 def test_a_key_is_for_one_session_and_one_query(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     with serving(react(journal, [answer("x")] * 9)) as server:
-        chat = {**CHAT, "model": next(iter(server.manager.agents))}
 
         def ask(path: str = "/v1/chat/completions", key: str = "k", **headers: str) -> int:
-            return server.ask("POST", path, chat, headers={"idempotency-key": key, **headers})[0]
+            return send(server, path, CHAT, key, headers=headers)[0]
 
         assert [ask(**{"x-plait-session": "a"}) for _ in range(2)] == [200, 200] and runs(journal) == 1
         assert [ask(), ask(**{"x-plait-session": "b"}), ask("/v1/chat/completions?x=1")] == [422] * 3
         assert (ask(**{"x-plait-session": "b", "key": "l"}), runs(journal)) == (200, 2)
 
 
-def test_a_key_is_for_one_request(tmp_path: Path) -> None:
-    with serving(react(tmp_path / "j.db", [answer("x")])) as server:
-        body = {"agent": next(iter(server.manager.agents)), "question": "q"}
-        assert server.ask("POST", "/v1/runs", body, headers={"idempotency-key": "k"})[0] == 202
-        status, _, said = server.ask("POST", "/v1/runs", {**body, "question": "?"}, headers={"idempotency-key": "k"})
+def test_a_key_is_for_one_request_of_one_token(tmp_path: Path) -> None:
+    with serving(react(tmp_path / "j.db", [answer("x")]), clients=(ONE, TWO)) as server:
+        first = send(server, "/v1/runs", START, token=ONE)
+        assert first[0] == 202 and send(server, "/v1/runs", START, token=TWO)[1]["run"] != first[1]["run"]
+        status, said = send(server, "/v1/runs", {**START, "question": "?"}, token=ONE)
         assert status == 422 and said["error"]["code"] == "idempotency_key_reused"
-        assert server.ask("POST", "/v1/runs", body, headers={"idempotency-key": "k" * 300})[0] == 400
+        assert send(server, "/v1/runs", START, "k" * 300, token=ONE)[0] == 400
+
+
+def test_a_key_whose_run_was_deleted_starts_a_new_one(tmp_path: Path) -> None:
+    journal = tmp_path / "j.db"
+    with serving(react(journal, [answer("x")] * 2)) as server:
+        told = [send(server, "/v1/chat/completions", CHAT)[0]]
+        (row,) = Journal(journal).runs()
+        from plait.journal.store import wait_for
+
+        wait_for(server.manager.journal.store.delete([row.head.run]))
+        told.append(send(server, "/v1/chat/completions", CHAT)[0])
+    assert told == [200, 200] and runs(journal) == 1

@@ -30,6 +30,11 @@ async def find_open_questions(store: Store, run: str, timeline: Timeline | None 
 
 async def read_questions(store: Store, run: str) -> list[Question]:
     """Return all questions of a run and of its child runs, in the order in which they were answered, or else asked."""
+    return [each for _, each in await read_question_times(store, run)]
+
+
+async def read_question_times(store: Store, run: str) -> list[tuple[float, Question]]:
+    """Return the questions of `read_questions`, each with the time at which it was answered, or else asked."""
     timelines, seen = [await read_timeline(store, run, bodies=False)], {run}
     found: list[tuple[float, Question]] = []
     for timeline in timelines:
@@ -40,7 +45,7 @@ async def read_questions(store: Store, run: str) -> list[Question]:
                 seen.add(child.run)
                 with suppress(UnknownRun):
                     timelines.append(await read_timeline(store, child.run, bodies=False))
-    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _list_open(timeline: Timeline) -> list[Question | ChildRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -38,23 +39,40 @@ def recorded_loop(head: RunHead) -> Loop | None:
         return None
 
 
-def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> list[Event]:
-    """Return the events of a record, each text in one piece of its kind. `loop` separates thoughts, actions and
-    answers; without it, all text is thought. `answer` is the run's; if it is not given, the last one written is it."""
-    events: list[Event] = []
-    written, step = WrittenText(events.append), 0
-    for moment in timeline.moments:
-        for event in events_at(moment, loop):
-            step = max(step, getattr(event, "step", 0))
-            if isinstance(event, ev.Thought | ev.Action | ev.Answer):
-                written.add(event.step, "", ev.kind_of(event), event.text)
+class RecordedEvents:
+    """Passes the events of a record to `say`, moment by moment, as a listener received them: each text in one piece,
+    then its mark. `loop` separates thoughts, actions and answers; without it, all text is thought."""
+
+    def __init__(self, say: Callable[[Event], None], loop: Loop | None, *, says_text: bool = True) -> None:
+        """`says_text`: what may be the answer or a thought is a `Text` first, as it was."""
+        self._say, self._loop, self._says_text = say, loop, says_text
+        self._written, self._step = WrittenText(say), 0
+
+    def add(self, moment: Moment) -> None:
+        for event in _events_at(moment, self._loop, self._says_text):
+            self._step = max(self._step, getattr(event, "step", 0))
+            if isinstance(event, ev.Thought | ev.Action | ev.Answer | ev.Text):
+                self._written.add(event.step, "", ev.kind_of(event), event.text)
                 continue
             if isinstance(event, ev.Asked) and not event.phase.startswith("tool:"):
-                written.begin()
+                self._written.begin()
             elif isinstance(event, ev.Replied):
-                written.end("")
-            events.append(event)
-    written.finish(step, answer)
+                self._written.end("")
+            self._say(event)
+
+    def finish(self, answer: Any = UNSET) -> None:
+        """Mark what is left. `answer` is the run's; if it is not given, the last one written is it."""
+        self._written.finish(self._step, answer)
+
+
+def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> list[Event]:
+    """Return the events of a record, each text in one piece of its kind. `answer` is the run's; if it is not given, the
+    last one written is it."""
+    events: list[Event] = []
+    recorded = RecordedEvents(events.append, loop, says_text=False)
+    for moment in timeline.moments:
+        recorded.add(moment)
+    recorded.finish(answer)
     kinds = {event.part: event.kind for event in events if isinstance(event, ev.Marked)}
     for i, event in enumerate(events):
         if isinstance(event, ev.Thought | ev.Action | ev.Answer):
@@ -63,9 +81,9 @@ def make_events(timeline: Timeline, loop: Loop | None, answer: Any = UNSET) -> l
     return [event for event in events if kinds.get(getattr(event, "part", 0)) != "dropped"]
 
 
-def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
+def split_reply(call: ModelCall, loop: Loop | None, says_text: bool = False) -> list[Event]:
     """Split the reply of a model call into thoughts, actions and answers, one piece each. A reply that a tool asked for
-    is a note."""
+    is a note. `says_text`: what is known only at the end of the reply is a `Text` before."""
     if call.reply is None:
         return []
     if call.i >= 0:
@@ -79,11 +97,11 @@ def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
             joined[-1] = (piece.kind, joined[-1][1] + piece.text)
         else:
             joined.append((piece.kind, piece.text))
-    return [ev.WRITTEN[kind](call.step, part) for kind, part in joined if kind not in ("observation", "text")]
+    hidden = ("observation",) if says_text else ("observation", "text")
+    return [ev.WRITTEN[kind](call.step, part) for kind, part in joined if kind not in hidden]
 
 
-def events_at(moment: Moment, loop: Loop | None) -> list[Event]:
-    """Return the events of one change of a record. Text that a model wrote is of the kind that it seemed to be."""
+def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event]:
     match moment.change, moment.entry:
         case "asked", ModelCall(step=step, last=last):
             return [ev.Asked(step, last.phase, last.model)] if last.number == 0 else []
@@ -91,7 +109,7 @@ def events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [ev.Noted(step, "error", last.response.error)]
         case "replied", ModelCall(step=step, reply=reply) as asked if reply is not None:
             replied = ev.Replied(step, asked.phase, asked.model, reply.text, reply.usage, reply.seconds, reply.cost)
-            return [*split_reply(asked, loop), replied]
+            return [*split_reply(asked, loop, says_text), replied]
         case "began", ToolCall(step=step, shown=call):
             return [ev.Called(step, call)]
         case "ended", ToolCall(step=step, shown=call, seen=observation) if observation is not None:

@@ -17,6 +17,8 @@ from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
+from plait.server.openapi import ApiRoute, openapi_routes
+from plait.server.responses import response_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
 from plait.server.service import service_routes
@@ -24,35 +26,34 @@ from plait.server.service import service_routes
 
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
+    routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
+    routes += [*health_routes(manager), *viewer_routes(manager)]
     return Starlette(
-        routes=[
-            *completion_routes(manager),
-            *service_routes(manager),
-            *health_routes(manager),
-            *viewer_routes(manager),
-            *mcp_routes(manager),
-        ],
+        routes=[*routes, *openapi_routes(routes), *mcp_routes(manager)],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
 
 
-def health_routes(manager: RunManager) -> list[Route]:
+def health_routes(manager: RunManager) -> list[ApiRoute]:
     """Return /health (the server lives), /health/ready (it accepts runs) and /metrics."""
 
     async def live(request: Request) -> Response:
+        """Return whether the server lives."""
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
+        """Return whether the server takes runs (200, or 503)."""
         problem = "stopping" if manager.stopping else await asyncio.to_thread(_check_journal, manager)
         return json_response({"status": problem or "ok"}, 503 if problem else 200)
 
     async def metrics(request: Request) -> Response:
+        """Return the metrics, for Prometheus."""
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         text = await asyncio.to_thread(encode, manager.metrics.registry)  # which may wait for the database
         return Response(text, headers={"content-type": kind})
 
-    return [Route("/health", live), Route("/health/ready", ready), Route("/metrics", metrics)]
+    return [ApiRoute("/health", live), ApiRoute("/health/ready", ready), ApiRoute("/metrics", metrics)]
 
 
 def _check_journal(manager: RunManager) -> str:

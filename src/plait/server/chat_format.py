@@ -49,7 +49,8 @@ class ChatMessage(Struct, frozen=True):
 class ChatRequest(Struct, frozen=True):
     """A request. `messages` alternate between user and agent and end with the user; `earlier` are the turns before the
     last message. `system` has the instructions, `output` the JSON Schema of the answer, if the client gives one.
-    `modalities` are the kinds of content that the client takes. `user` and `metadata` are for the journal."""
+    `modalities` are the kinds of content that the client takes. `user` and `metadata` are for the journal. `previous`
+    is the id of the response that the message follows. `background`: the client does not wait for the end."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -63,6 +64,8 @@ class ChatRequest(Struct, frozen=True):
     modalities: tuple[str, ...] = ("text",)
     user: str = ""
     metadata: dict[str, Any] = {}
+    previous: str = ""
+    background: bool = False
 
     @property
     def question(self) -> str:
@@ -78,37 +81,42 @@ class ChatRequest(Struct, frozen=True):
 
 def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     """Read a request. Raises `RequestRejected` naming the wrong field."""
+    given, common = parse_body(body, headers)
+    system, messages, earlier = parse_messages(given.get("messages"))
+    options = given.get("stream_options")
+    return ChatRequest(
+        messages=messages,
+        earlier=earlier,
+        system=system,
+        include_usage=parse_flag(options, "include_usage", False) if isinstance(options, dict) else False,
+        thoughts=parse_flag(given, "thoughts", True),
+        output=parse_answer_format(given.get("response_format")),
+        modalities=tuple(given.get("modalities") or ("text",)),
+        **common,
+    )
+
+
+def parse_body(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the object in a body, and the fields that all requests have: model, stream, session, user, metadata.
+    Raises `RequestRejected`, also for fields that an agent cannot follow."""
     try:
         given = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRejected(400, f"The body is not JSON: {error}.", hint="Send JSON in UTF-8.") from None
     if not isinstance(given, dict):
-        _reject("The body is not a JSON object.", None)
+        reject("The body is not a JSON object.", None)
     model = given.get("model")
     if not isinstance(model, str) or not model:
-        _reject("'model' is missing.", "model", hint="Name an agent; /v1/models lists them.")
+        reject("'model' is missing.", "model", hint="Name an agent; /v1/models lists them.")
     _refuse_unsupported(given)
-    system, messages, earlier = _parse_messages(given.get("messages"))
-    options = given.get("stream_options")
     about: dict[str, Any] = {}
-    for name in ("user", "metadata"):
+    for field, name in (("safety_identifier", "user"), ("user", "user"), ("metadata", "metadata")):
         try:
-            about |= check_annotations(**{name: given.get(name)})
+            about |= check_annotations(**{name: given.get(field)})
         except ConfigError as error:
-            _reject(f"'{name}': {error}", name)
-    return ChatRequest(
-        model=model,
-        messages=messages,
-        earlier=earlier,
-        system=system,
-        stream=_parse_flag(given, "stream", False),
-        include_usage=_parse_flag(options, "include_usage", False) if isinstance(options, dict) else False,
-        session=_parse_session(given.get("session"), headers.get(SESSION_HEADER)),
-        thoughts=_parse_flag(given, "thoughts", True),
-        output=_parse_response_format(given.get("response_format")),
-        modalities=tuple(given.get("modalities") or ("text",)),
-        **about,
-    )
+            reject(f"'{field}': {error}", field)
+    session = parse_session(given.get("session"), headers.get(SESSION_HEADER))
+    return given, {"model": model, "stream": parse_flag(given, "stream", False), "session": session, **about}
 
 
 def _refuse_unsupported(given: dict[str, Any]) -> None:
@@ -125,16 +133,17 @@ def _refuse_unsupported(given: dict[str, Any]) -> None:
         "logprobs": (given.get("logprobs"), no_probabilities),
         "top_logprobs": (given.get("top_logprobs"), no_probabilities),
         "audio": (given.get("audio"), "The answer is text."),
+        "prompt": (given.get("prompt"), "The agent has a prompt of its own."),
         "modalities": (not isinstance(takes, list) or any(each not in KINDS for each in takes), f"It takes {KINDS}."),
     }
     for name in ("guided_json", "guided_choice", "guided_regex", "guided_grammar", "grammar", "structured_outputs"):
         unsupported[name] = (given.get(name), "'response_format' takes a JSON Schema of the answer.")
     for name, (is_used, why) in unsupported.items():
         if is_used:
-            _reject(f"'{name}' can't be used here. {why}", name, hint="Leave it out.", code="unsupported_parameter")
+            reject(f"'{name}' can't be used here. {why}", name, hint="Leave it out.", code="unsupported_parameter")
 
 
-def _parse_response_format(given: Any) -> dict[str, Any] | None:
+def parse_answer_format(given: Any, field: str = "response_format") -> dict[str, Any] | None:
     """Return the JSON Schema of the answer; None for text."""
     match given:
         case None | {"type": "text"}:
@@ -146,29 +155,30 @@ def _parse_response_format(given: Any) -> dict[str, Any] | None:
         case {"type": "json_object"}:
             return {"type": "object"}
     hint = "Give the type text, json_object, or json_schema with a 'json_schema' that has a 'schema'."
-    return _reject("'response_format' is not valid.", "response_format", hint=hint)
+    return reject(f"'{field}' is not valid.", field, hint=hint)
 
 
-def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurns]:
-    """Return the instructions, the messages that identify the conversation, and the turns before the last one."""
+def parse_messages(given: Any, field: str = "messages") -> tuple[str, tuple[ChatMessage, ...], GivenTurns]:
+    """Return the instructions, the messages that identify the conversation, and the turns before the last one.
+    `field` has them in the request."""
     if not isinstance(given, list) or not given:
         hint = "Send chat completions: a list of messages that ends with the user's question."
-        _reject("'messages' is missing, or empty.", "messages", hint=hint)
+        reject(f"'{field}' is missing, or empty.", field, hint=hint if field == "messages" else "")
     for i, message in enumerate(given):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
-            _reject(f"'messages[{i}]' needs a role: {', '.join(ROLES)}.", f"messages[{i}].role")
+            reject(f"'{field}[{i}]' needs a role: {', '.join(ROLES)}.", f"{field}[{i}].role")
     # The question: the user's messages at the end. Some clients send the message that they will fill with the answer.
     last = max((i for i, each in enumerate(given) if each["role"] == "user"), default=-1)
     begins = next((i + 1 for i in reversed(range(last)) if given[i]["role"] in REPLIERS), 0)
     rest = [each for each in given[last + 1 :] if each["role"] in REPLIERS]
     fields = ("content", "tool_calls", "function_call")
     if last < 0 or any(each["role"] in RESULTS or any(map(each.get, fields)) for each in rest):
-        _reject("The last message is not the user's.", "messages", hint="End with the question.")
+        reject("The last message is not the user's.", field, hint="End with the question.")
     try:
         # The instructions stand above the question.
         earlier = read_turns([{**each, "content": None} if each["role"] in RULERS else each for each in given[:begins]])
     except ConfigError as error:
-        _reject(error.message.replace("history", "messages"), "messages", hint="Send chat-completions messages.")
+        reject(error.message.replace("history", field), field, hint="Send messages as clients do.")
     system: list[str] = []
     messages: list[ChatMessage] = []
     for i, message in enumerate(given):
@@ -177,7 +187,7 @@ def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurn
         role = "assistant" if message["role"] in REPLIERS else message["role"]
         content = message.get("content") if message["role"] not in RESULTS else ""
         if role in RULERS or i >= begins:
-            _check_content(content, role, f"messages[{i}].content")
+            _check_content(content, role, f"{field}[{i}].content")
         text, files = read_content(content, "\n")
         text = replace_surrogates(text)
         if role in RULERS:
@@ -192,8 +202,8 @@ def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...], GivenTurn
         else:
             messages.append(ChatMessage(role, text, tuple(files)))
     if not messages[-1].text.strip() and not messages[-1].files:
-        where = f"messages[{last}].content"
-        _reject(f"'{where}' is empty.", where, hint="Send a question, an image or a file.")
+        where = f"{field}[{last}].content"
+        reject(f"'{where}' is empty.", where, hint="Send a question, an image or a file.")
     for i, each in enumerate(messages):
         if each.role == "user" and not each.text.strip():
             messages[i] = structs.replace(each, text=NO_TEXT)
@@ -208,41 +218,41 @@ def _check_content(content: Any, role: str, where: str) -> None:
             try:
                 read_file_part(part)
             except ConfigError as error:
-                _reject(f"'{where}': {error.message}", where, hint=error.hint)
+                reject(f"'{where}': {error.message}", where, hint=error.hint)
         elif not isinstance(kind, str) or kind not in TEXT_PARTS:
             takes = f"A message of the role {role} takes text (type text)."
             if role == "user":
                 takes = "Agents take text, images and files (types text, image_url, file)."
-            _reject(f"'{where}' has a part of type {repr_short(kind or None)}. {takes}", where)
+            reject(f"'{where}' has a part of type {repr_short(kind or None)}. {takes}", where)
         elif not isinstance(part.get(TEXT_PARTS[kind], part) if isinstance(part, dict) else part, str | None):
-            _reject(f"'{where}' is not text.", where)
+            reject(f"'{where}' is not text.", where)
     try:
         read_content(content)[0].encode()
     except UnicodeEncodeError:
-        _reject(f"'{where}' has half a surrogate pair, which is not text.", where)
+        reject(f"'{where}' has half a surrogate pair, which is not text.", where)
 
 
-def _parse_session(field: Any, header: str | None) -> str | None:
+def parse_session(field: Any, header: str | None = None) -> str | None:
     """Return the session that the body names, or the header (percent-encoded where needed)."""
     try:
         given = field if field is not None or header is None else unquote(header, errors="strict")
         return check_session_name(given) if given is not None else None
     except UnicodeDecodeError:
-        _reject("'X-Plait-Session' is percent-encoded, but not as UTF-8.", "session")
+        reject("'X-Plait-Session' is percent-encoded, but not as UTF-8.", "session")
     except ConfigError as error:
-        _reject(f"'session': {error}", "session")
+        reject(f"'session': {error}", "session")
 
 
-def _parse_flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
+def parse_flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
     value = given.get(name)
     if value is None:
         return default
     if not isinstance(value, bool):
-        _reject(f"'{name}' is {value!r}, not true or false.", name)
+        reject(f"'{name}' is {value!r}, not true or false.", name)
     return value
 
 
-def _reject(message: str, param: str | None, *, hint: str = "", code: str | None = None) -> NoReturn:
+def reject(message: str, param: str | None, *, hint: str = "", code: str | None = None) -> NoReturn:
     raise RequestRejected(400, message, hint=hint, param=param, code=code)
 
 

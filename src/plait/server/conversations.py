@@ -38,6 +38,7 @@ from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
+from plait.server.recorded_reply import list_answered
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""
@@ -50,7 +51,8 @@ class ConversationState(Struct, frozen=True):
     `is_known`: the session exists. `waiting_run` is "" if none waits, `waiting_agent` is the served agent of that run,
     `waiting_question` is what it asks. `answered` is the question that the conversation's messages show as the last
     one. `given` are the turns before the run that the request continues, `unseen` is what the run said later than the
-    client has it. `last` is the session's last turn.
+    client has it. `history` are the turns of another conversation with which a new one begins. `last` is the session's
+    last turn.
     """
 
     session: str
@@ -62,6 +64,7 @@ class ConversationState(Struct, frozen=True):
     given: tuple[Exchange, ...] = ()
     unseen: str = ""
     last: LastTurn = LastTurn()
+    history: GivenTurns | None = None
 
 
 LOOK_BACK = 1000
@@ -89,6 +92,25 @@ def find_session(journal: Journal, session: str) -> ConversationState:
     row = journal.run(last.run)
     state = state_of(row) if row.status == "waiting" else ConversationState(session, is_known=True)
     return structs.replace(state, last=last)
+
+
+def find_after(journal: Journal, caller: Caller, row: RunRow, part: int, message: str) -> ConversationState:
+    """Return the state in which a message follows a part of a run (see `recorded_reply`). If the session has gone on
+    since, another one begins with the turns up to that run. Blocking. Raises `StaleAnswer` if the message answers a
+    question that is answered."""
+    head, answered = row.head, wait_for(list_answered(journal.store, row.head.run))
+    if row.status == "waiting" and part >= len(answered):
+        return structs.replace(state_of(row), answered=(row.outcome or {}).get("question", ""))
+    if part < len(answered) and (row.status == "waiting" or _reads_as_reply(message, answered[part][1])):
+        waits = [convert(row.outcome, Waiting)] if row.status == "waiting" else []
+        raise StaleAnswer("What this message answers was answered before.", run=head.run, waits=waits)
+    if head.session and not head.parent and _is_last_turn(journal, row):
+        return find_session(journal, head.session)
+    answer = (row.outcome or {}).get("answer")
+    last = Exchange(head.question, answer_text(answer) if answer is not None else "", attachments=head.attachments)
+    is_clean = not row.totals.get("guards", {}).get("taint")
+    turns = GivenTurns((*(head.given or head.history), last), is_clean, journal.contents(head.files))
+    return structs.replace(new_conversation(caller), history=turns)
 
 
 def state_of(row: RunRow) -> ConversationState:

@@ -13,8 +13,8 @@ from plait.core.errors import BadAnswer, ConfigError, PlaitError, SessionWaits, 
 from plait.journal.codec import encode
 
 ENDPOINTS = (
-    "In the client, choose an OpenAI-compatible API with chat completions, and this server's address with /v1 as its "
-    "base URL, such as http://127.0.0.1:8765/v1."
+    "In the client, choose an OpenAI-compatible API with chat completions or responses, and this server's address with "
+    "/v1 as its base URL, such as http://127.0.0.1:8765/v1."
 )
 """The hint for an address that does not exist."""
 

@@ -32,6 +32,7 @@ NEEDS = {
     "/health/": OPEN,
     "/v1": CLIENTS,
     "/v1/": CLIENTS,
+    "/openapi.json": CLIENTS,
     "/mcp": CLIENTS,
     "/mcp/": CLIENTS,
 }
@@ -124,7 +125,7 @@ class AccessCheck:
     def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
         if not self._tokens.needs_token:
             return ANYONE
-        needs = _find_needs(scope["path"])
+        needs = find_needs(scope["path"])
         caller, given = self._identify(scope, headers, needs)
         if needs == OPEN and (caller is not None or not given):
             return caller
@@ -198,7 +199,7 @@ def _check_path(scope: Scope) -> None:
     base URLs often end in one."""
     path = re.sub("//+", "/", scope["path"]).rstrip("/")
     raw = bytes(scope.get("raw_path") or scope["path"].encode())
-    if _find_needs(path) == CLIENTS:
+    if find_needs(path) == CLIENTS:
         raw = re.sub(b"//+", b"/", raw).rstrip(b"/")
         scope["path"], scope["raw_path"] = path, raw
     if any(trick in raw.lower() for trick in TRICKS) or {b".", b".."} & set(raw.split(b"/")):
@@ -206,7 +207,8 @@ def _check_path(scope: Scope) -> None:
         raise RequestRejected(400, text, hint=ENDPOINTS, code="bad_path", metric="path")
 
 
-def _find_needs(path: str) -> str:
+def find_needs(path: str) -> str:
+    """Return which token a path needs: OPEN, CLIENTS or FULL."""
     below = (needs for known, needs in NEEDS.items() if known[1:].endswith("/") and path.startswith(known))
     return NEEDS.get(path) or next(below, FULL)
 

@@ -14,6 +14,7 @@ import time
 from starlette.requests import Request
 
 from plait.core.errors import UnknownRun
+from plait.journal import codec
 from plait.journal.owner import new_run_id
 from plait.journal.store import KEEP_REQUESTS, Store
 from plait.server.auth import Caller
@@ -21,17 +22,18 @@ from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
 
 KIND = "request"
-"""The kind of what the journal keeps about a key: the run's id, and a digest of the request."""
+"""The kind of what the journal keeps about a key: the run's id, its `part`, and a digest of the request."""
 LONGEST = 255
 """Characters of a key."""
 
 
 class RequestKey:
-    """The key of one request, and the `run` for which it stands."""
+    """The key of one request, and the `run` for which it stands: the `part` of it that answers the request (see
+    `recorded_reply`)."""
 
     def __init__(self, store: Store, name: str, digest: str, run: str) -> None:
         self._store, self._name, self._digest = store, name, digest
-        self.run = run
+        self.run, self.part = run, 0
 
     async def is_known(self) -> bool:
         """Return whether the run has begun: an earlier request began it."""
@@ -40,10 +42,10 @@ class RequestKey:
         except UnknownRun:
             return False
 
-    async def means(self, run: str) -> None:
+    async def mean(self, run: str, part: int = 0) -> None:
         """Let the key stand for another run: the message answered its question."""
-        self.run = run
-        await self._store.keep(KIND, self._name, run, _encode(self._digest))
+        self.run, self.part = run, part
+        await self._store.keep(KIND, self._name, run, codec.encode({"digest": self._digest, "part": part}))
 
 
 async def read_key(request: Request, store: Store) -> RequestKey | None:
@@ -61,22 +63,19 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     made = RequestKey(store, name, digest, new_run_id())
-    await store.keep(KIND, name, made.run, _encode(digest), replace=False)
+    await store.keep(KIND, name, made.run, codec.encode({"digest": digest, "part": 0}), replace=False)
     found = next(iter(await store.list_kept(KIND, [name])), None)
     if found is None or time.time() - found.at > KEEP_REQUESTS:
-        await made.means(made.run)
+        await made.mean(made.run)
         return made
-    if found.data == _encode(digest):
-        made.run = found.run
-        return made
-    raise RequestRejected(
-        422,
-        "The Idempotency-Key was used for another request.",
-        hint="Send a new key with each new request.",
-        code="idempotency_key_reused",
-        may_retry=False,
-    )
-
-
-def _encode(digest: str) -> bytes:
-    return f'{{"digest":"{digest}"}}'.encode()
+    said = codec.decode_plain(found.data.decode())
+    if said["digest"] != digest:
+        raise RequestRejected(
+            422,
+            "The Idempotency-Key was used for another request.",
+            hint="Send a new key with each new request.",
+            code="idempotency_key_reused",
+            may_retry=False,
+        )
+    made.run, made.part = found.run, said["part"]
+    return made

@@ -294,6 +294,12 @@ class RunManager:
             )
         return served
 
+    def shows_thoughts(self, head: RunHead, caller: Caller) -> bool:
+        """Return whether a caller may see what the models of a run say besides its answer. Clients may if the agent
+        shows its thoughts, and has no hooks: the record has texts that a hook withheld or replaced."""
+        served = self.agents.get(_agent_name(head))
+        return caller.full or (served is not None and served.thoughts and not head.settings.get("hooks"))
+
     @property
     def agent_names(self) -> str:
         return ", ".join(list(self.agents)[:20])

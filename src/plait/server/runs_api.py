@@ -22,8 +22,9 @@ from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
+from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
-from plait.server.service import parse_body, parse_number, read_filters
+from plait.server.service import FILTERS, parse_body, parse_number, read_filters
 from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
@@ -62,21 +63,21 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         Route("/", api.index),
         Route("/page/{name}", api.asset),
         Route("/login", api.login, methods=["POST"]),
-        Route("/api/about", api.about),
-        Route("/api/runs", api.runs),
-        Route("/api/events", api.events),
-        Route("/api/questions", api.questions),
-        Route("/api/costs", api.costs),
-        Route("/api/sides", api.sides),
-        Route("/api/comparisons", api.comparisons),
+        ApiRoute("/api/about", api.about),
+        ApiRoute("/api/runs", api.runs, query=FILTERS),
+        ApiRoute("/api/events", api.events),
+        ApiRoute("/api/questions", api.questions, query=FILTERS),
+        ApiRoute("/api/costs", api.costs, query=("by", *FILTERS)),
+        ApiRoute("/api/sides", api.sides, query=("a", "b")),
+        ApiRoute("/api/comparisons", api.comparisons),
         Route("/comparison", api.comparison),
-        Route("/api/runs/{id}", api.run),
-        Route("/api/runs/{id}/events", api.run_events),
-        Route("/api/runs/{id}/text", api.text),
-        Route("/api/runs/{id}/files/{file}", api.file),
-        Route("/api/runs/{id}/wire", api.wire),
-        Route("/api/runs/{id}/wire/{seq}", api.body),
-        Route("/api/runs/{id}/fork", api.fork, methods=["POST"]),
+        ApiRoute("/api/runs/{id}", api.run),
+        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",)),
+        ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from")),
+        ApiRoute("/api/runs/{id}/files/{file}", api.file),
+        ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",)),
+        ApiRoute("/api/runs/{id}/wire/{seq}", api.body),
+        ApiRoute("/api/runs/{id}/fork", api.fork, methods=["POST"], body=ForkBody),
     ]
 
 
@@ -147,6 +148,7 @@ class ViewerApi:
         return json_response({"by": by, "groups": self._runs.costs(by, **read_filters(request))})
 
     def run(self, request: Request) -> Response:
+        """Return all facts about a run, and its steps."""
         return json_response(live.run_document(self._journal, _run_id(request)))
 
     def text(self, request: Request) -> Response:
@@ -172,6 +174,7 @@ class ViewerApi:
         return json_response({"exchanges": found, "before": bodies, "steps": steps})
 
     def body(self, request: Request) -> Response:
+        """Return the body of a row, byte for byte."""
         run, seq = _run_id(request), parse_number("seq", request.path_params["seq"])
         body = exact_body(self._journal.iter_rows(run), seq)
         if body is None:
@@ -205,6 +208,7 @@ class ViewerApi:
         )
 
     def run_events(self, request: Request) -> Response:
+        """Send what changes in a run, as server-sent events."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         name = self._journal.run(_run_id(request)).head.run
 
@@ -216,9 +220,11 @@ class ViewerApi:
         return _stream(stream())
 
     async def events(self, request: Request) -> Response:
+        """Send each new or changed run, as server-sent events."""
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     def comparisons(self, request: Request) -> Response:
+        """Return the comparisons and how far they are."""
         return json_response(wait_for(Results(self._journal.store).list_progress()))
 
     def comparison(self, request: Request) -> Response:
@@ -233,6 +239,7 @@ class ViewerApi:
     # -- actions
 
     async def fork(self, request: Request) -> Response:
+        """Start a run that takes over the steps of another one."""
         given = msgspec.structs.asdict(await parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}

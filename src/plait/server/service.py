@@ -13,9 +13,10 @@ from urllib.parse import quote
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
-from plait.core.errors import RunExists
+from plait.core import Event
+from plait.core.errors import RunExists, UnknownRun
+from plait.core.events import Asked
 from plait.journal import codec
 from plait.journal.queue import has_queue
 from plait.journal.records import RunRow
@@ -25,15 +26,19 @@ from plait.journal.store import Store
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
-from plait.runtime.recorded_events import events_at, recorded_loop
+from plait.runtime.recorded_events import RecordedEvents, recorded_loop
 from plait.server.auth import Caller
 from plait.server.errors import RequestRejected, json_response
 from plait.server.idempotency import read_key
+from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
 from plait.view.live import OVER, follow, last_seen_row
 from plait.view.run_search import PAGE
 
 T = TypeVar("T")
+
+FILTERS = (*TEXTS, "tag", "since", "until", "min_cost", "max_cost", "limit", "before")
+"""The query parameters of a list of runs."""
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,16 +67,17 @@ class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
     """A run that was interrupted goes on."""
 
 
-def service_routes(manager: RunManager) -> list[Route]:
+def service_routes(manager: RunManager) -> list[ApiRoute]:
     api = RunService(manager)
+    one = "/v1/runs/{id}"
     return [
-        Route("/v1/runs", api.start, methods=["POST"]),
-        Route("/v1/runs", api.list, methods=["GET"]),
-        Route("/v1/runs/{id}", api.run),
-        Route("/v1/runs/{id}/events", api.events),
-        Route("/v1/runs/{id}/answer", api.answer, methods=["POST"]),
-        Route("/v1/runs/{id}/resume", api.resume, methods=["POST"]),
-        Route("/v1/runs/{id}/cancel", api.cancel, methods=["POST"]),
+        ApiRoute("/v1/runs", api.start, methods=["POST"], body=StartBody),
+        ApiRoute("/v1/runs", api.list, query=FILTERS),
+        ApiRoute(one, api.run),
+        ApiRoute(f"{one}/events", api.events, query=("after",)),
+        ApiRoute(f"{one}/answer", api.answer, methods=["POST"], body=AnswerBody),
+        ApiRoute(f"{one}/resume", api.resume, methods=["POST"], body=ResumeBody),
+        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"]),
     ]
 
 
@@ -122,23 +128,33 @@ class RunService:
         return json_response({"runs": [_describe(row, caller) for row in rows[:limit]], "more": len(rows) > limit})
 
     async def run(self, request: Request) -> Response:
-        row = await self._manager.find_run(_run_id(request), request.state.caller)
+        """Return a run, with its open questions and its place in a queue."""
+        row = await self._find(request)
         return json_response(await describe_whole(self._store, row, request.state.caller))
 
     async def events(self, request: Request) -> Response:
         """Follow a run from the row after Last-Event-ID, or `after`, until it has ended."""
         caller = request.state.caller
-        row = await self._manager.find_run(_run_id(request), caller)
+        row = await self._find(request)
         after = last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
-        follower = EventFollower(self._store, row, caller)
+        follower = EventFollower(self._store, row, caller, self._manager.shows_thoughts(row.head, caller))
         await follower.skip(after)
 
         async def stream() -> AsyncIterator[bytes]:
             with self._manager.unfinished_replies(row.head.run) as unfinished:
-                async for event in follow(follower, lambda: self._manager.stopping, unfinished):
+                shown = unfinished if follower.shows_thoughts else list
+                async for event in follow(follower, lambda: self._manager.stopping, shown):
                     yield event
 
         return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _find(self, request: Request) -> RunRow:
+        """Return the run that is asked for. What a child run of another agent says is not for clients."""
+        caller, run = request.state.caller, _run_id(request)
+        row = await self._manager.find_run(run, caller)
+        if row.head.caller is not None and not caller.full:
+            raise UnknownRun(f"There is no run {run!r} in the journal.")
+        return row
 
     async def answer(self, request: Request) -> Response:
         """Answer a question of a run, which then goes on."""
@@ -146,6 +162,7 @@ class RunService:
         return await self._go_on(request, given.answer, given.question)
 
     async def resume(self, request: Request) -> Response:
+        """Let a run go on that was interrupted or cancelled."""
         await parse_body(request, ResumeBody)
         return await self._go_on(request, None, None)
 
@@ -161,12 +178,14 @@ class RunService:
 
 
 class EventFollower:
-    """Reads a run as it grows, and makes an event of each change, with the number of its row."""
+    """Reads a run as it grows, and makes an event of each change, with the number of its row. Without `shows_thoughts`,
+    of what happens within the run only that a model is asked."""
 
-    def __init__(self, store: Store, row: RunRow, caller: Caller) -> None:
-        self._store, self._caller, self.row = store, caller, row
-        self._loop, self._timeline, self._seq = recorded_loop(row.head), Timeline(run=row.head.run), -1
-        self._status = ""
+    def __init__(self, store: Store, row: RunRow, caller: Caller, shows_thoughts: bool) -> None:
+        self._store, self._caller, self.row, self.shows_thoughts = store, caller, row, shows_thoughts
+        self._events: list[Event] = []
+        self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
+        self._timeline, self._seq, self._status = Timeline(run=row.head.run), -1, ""
 
     async def skip(self, after: int | None) -> None:
         """Read the rows up to `after`, of which the client has the events."""
@@ -184,6 +203,9 @@ class EventFollower:
         told = await self._read(None)
         if self.row.status != self._status:
             self._status = self.row.status
+            if self.over:
+                self._recorded.finish((self.row.outcome or {}).get("answer"))
+                told += self._take(None)
             whole = await describe_whole(self._store, self.row, self._caller)
             told += b"event: " + self._status.encode() + b"\ndata: " + codec.encode(whole) + b"\n\n"
         return told
@@ -191,12 +213,21 @@ class EventFollower:
     async def _read(self, until: int | None) -> bytes:
         told = b""
         for row in await self._store.read_rows(self.row.head.run, self._seq, until=until, bodies=False):
-            events = [event for moment in self._timeline.add(row) for event in events_at(moment, self._loop)]
-            for i, event in enumerate(events):
-                id = b"id: %d\n" % row.seq * (i == len(events) - 1)
-                said = msgspec.to_builtins(event)
-                told += id + b"event: " + said["type"].encode() + b"\ndata: " + codec.encode(said) + b"\n\n"
+            for moment in self._timeline.add(row):
+                self._recorded.add(moment)
             self._seq = row.seq
+            told += self._take(row.seq)
+        return told
+
+    def _take(self, seq: int | None) -> bytes:
+        """Return the events of a row; the last one has its number."""
+        events = [each for each in self._events if self.shows_thoughts or isinstance(each, Asked)]
+        self._events.clear()
+        told = b""
+        for i, event in enumerate(events, 1):
+            id = b"id: %d\n" % seq if seq is not None and i == len(events) else b""
+            said = msgspec.to_builtins(event)
+            told += id + b"event: " + said["type"].encode() + b"\ndata: " + codec.encode(said) + b"\n\n"
         return told
 
 

@@ -1,0 +1,243 @@
+"""One request to a served agent: a run that starts or goes on, and its answer in a format of clients.
+
+The journal has the run before the client learns of it. A client that goes away cancels its run, unless it asked for a
+run in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from plait.agent import TURN_POLL
+from plait.core import Event
+from plait.core import events as ev
+from plait.core.errors import RunExists, SessionBusy, StaleAnswer
+from plait.server import conversations
+from plait.server.auth import Caller
+from plait.server.chat_format import ChatRequest
+from plait.server.conversations import ConversationState
+from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.server.idempotency import RequestKey, read_key
+from plait.server.recorded_reply import (
+    ALIVE,
+    SILENCE,
+    Ending,
+    Parts,
+    RecordedReply,
+    ReplyFormat,
+    find_response,
+    list_answered,
+    read_ending,
+)
+from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
+
+T = TypeVar("T")
+
+
+class AgentTurn:
+    def __init__(self, manager: RunManager, asked: ChatRequest, caller: Caller, format: ReplyFormat) -> None:
+        self._manager, self._asked, self._caller, self._format = manager, asked, caller, format
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
+        key = await read_key(request, self._manager.journal.store)
+        if key is not None and await key.is_known():
+            return await self.answer_again(request, key.run, key.part)
+        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+        active: ActiveRun | None = None
+        asked, format = self._asked, self._format
+        goes_on = asked.background or key is not None  # its client will ask again
+        try:
+            active = await _unless_gone(gone, self._begin(self._events.put_nowait, key))
+            await format.open(active.run)
+            headers = self._headers(active.run, active.session)
+            if asked.stream:
+                return EventStream(self._stream(active), headers, None if goes_on else active)
+            if asked.background:
+                return json_response(format.whole(None), headers=headers)
+            run = await _unless_gone(gone, active.done())
+        except RunExists as why:  # a request with the same key was faster
+            return await self.answer_again(request, why.run, 0)
+        except BaseException as why:
+            if active is not None and not (goes_on and isinstance(why, ClientGone)):
+                active.cancel(GONE)
+            raise
+        finally:
+            gone.cancel()
+        for _ in range(self._events.qsize()):
+            if (event := self._events.get_nowait()) is not None:
+                format.add(event)
+        return json_response(format.whole(await read_ending(run, asked.modalities, format)), headers=headers)
+
+    async def answer_again(self, request: Request, run: str, part: int | None = None) -> Response:
+        """Return the answer of a part of a run (None: the newest) from its record. This starts and cancels nothing."""
+        asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
+        headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
+        if asked.stream:
+            return EventStream(reply.follow(asked.modalities), headers)
+        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+        try:
+            work = reply.read(asked.modalities) if asked.background else reply.wait(asked.modalities)
+            _, ending = await _unless_gone(gone, work)
+        finally:
+            gone.cancel()
+        return json_response(self._format.whole(ending), headers=headers)
+
+    def _headers(self, run: str, session: str) -> dict[str, str]:
+        name = quote(self._caller.name_session(session), safe=" !#$&'()*+,/:;=?@[]~")
+        return {"x-plait-run": run, "x-plait-session": name, "x-request-id": run}
+
+    # -- the run
+
+    async def _begin(self, on_event: OnEvent, key: RequestKey | None) -> ActiveRun:
+        """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
+        named = self._caller.session(self._asked.session) if self._asked.session is not None else None
+        try:
+            state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
+        except StaleAnswer as error:
+            if (active := self._manager.active.get(error.run)) is None:
+                raise
+            await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
+            state = await self._find_state(None)
+        while True:
+            async with self._manager.take_turn(state.session if state.is_known else None) as turn:
+                if state.is_known:
+                    # Nobody else adds to the session from here. Read what was said in the meantime.
+                    before, state = state.session, await self._find_state(named)
+                    if state.session != before and state.is_known:
+                        continue  # wait for the turn of that session instead
+                    if state.session != before:
+                        turn.release()
+                try:
+                    active = await self._start_or_resume(state, named, on_event, key)
+                except SessionBusy:  # a turn at another server, or of another program
+                    await asyncio.sleep(TURN_POLL)
+                    state = await self._find_state(named)
+                    continue
+                turn.release_after(active)
+                return active
+
+    async def _find_state(self, named: str | None) -> ConversationState:
+        asked, journal, caller = self._asked, self._manager.journal, self._caller
+        # In a thread, because a long journal must not hold up other requests.
+        if named is not None:
+            return await asyncio.to_thread(conversations.find_session, journal, named)
+        if asked.previous:
+            (row, part), text = await find_response(self._manager, asked.previous, caller), asked.messages[-1].text
+            return await asyncio.to_thread(conversations.find_after, journal, caller, row, part, text)
+        state = None
+        if len(asked.messages) > 1:
+            find = conversations.find_by_messages
+            state = await asyncio.to_thread(find, journal, caller, asked.model, asked.messages)
+        return state or conversations.new_conversation(caller)
+
+    async def _start_or_resume(
+        self, state: ConversationState, named: str | None, on_event: OnEvent, key: RequestKey | None
+    ) -> ActiveRun:
+        asked, manager, caller = self._asked, self._manager, self._caller
+        conversations.check_agent(state, asked.model)
+        question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
+        if state.waiting_run:
+            if asked.messages[-1].files:
+                raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
+            answer = asked.messages[-1].text
+            run = state.waiting_run
+            active = await manager.resume(run, answer, question=question, caller=caller, on_event=on_event)
+            if key is not None:
+                await key.mean(active.run, len(await list_answered(manager.journal.store, active.run)))
+            return active
+        history = state.history
+        if not asked.previous and (named is None or not state.is_known):
+            history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
+        return await manager.start(
+            asked.model,
+            asked.parts,
+            caller=caller,
+            session=state.session,
+            history=history,
+            key=asked.previous or conversations.conversation_key(asked.messages),
+            output=asked.output,
+            about={"user": asked.user, "metadata": asked.metadata, "run_id": key.run if key is not None else None},
+            on_event=on_event,
+        )
+
+    # -- its stream
+
+    async def _stream(self, active: ActiveRun) -> Parts:
+        active.task.add_done_callback(lambda _: self._events.put_nowait(None))
+        yield self._format.begin(), True
+        over = False
+        while not over:
+            try:
+                async with asyncio.timeout(SILENCE):
+                    event = await self._events.get()
+            except TimeoutError:
+                yield ALIVE, True
+                continue
+            parts = b""
+            while not (over := event is None or isinstance(event, ev.Ended)):
+                assert event is not None
+                parts += self._format.add(event)
+                if self._events.empty():
+                    break
+                event = self._events.get_nowait()
+            if parts:
+                yield parts, True
+        try:
+            ending = await read_ending(await active.done(), self._asked.modalities, self._format)
+        except Exception as error:
+            ending = Ending(error=rejection_for(error))  # clients raise it
+        yield self._format.end(ending), False
+
+
+class EventStream(Response):
+    """The response of a stream. If the client goes away, the run `active` is cancelled, if there is one. Starlette's
+    `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
+    with an empty message."""
+
+    def __init__(self, parts: Parts, headers: Mapping[str, str] | None = None, active: ActiveRun | None = None) -> None:
+        super().__init__(headers={**(headers or {}), "content-type": "text/event-stream", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._active, self._parts = active, parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        if (active := self._active) is not None:
+            gone.add_done_callback(lambda _: active.cancel(GONE))  # this does nothing to a run that is over
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for body, more in self._parts:
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+                if active is None and gone.done():
+                    break
+        finally:
+            gone.cancel()
+            await self._parts.aclose()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _unless_gone(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
+    """Return the result of `work`. If the client goes away first, cancel it and raise `ClientGone`."""
+    task: asyncio.Future[T] = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        await asyncio.wait([task])
+    if gone.done() and task.cancelled():
+        raise ClientGone
+    return task.result()

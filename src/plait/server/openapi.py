@@ -1,0 +1,100 @@
+"""The OpenAPI document of the server, made from its routes.
+
+A module of routes declares each one as an `ApiRoute`. The docstring of the endpoint describes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from plait import __version__
+from plait.server.errors import json_response
+from plait.server.guard import FULL, OPEN, find_needs
+
+
+def describe_body(required: str, optional: str) -> dict[str, Any]:
+    """Return the JSON Schema of a body with these fields, such as "model:string input:string,array"."""
+    types = dict(each.split(":") for each in f"{required} {optional}".split())
+    names = [each.partition(":")[0] for each in required.split()]
+    fields = {name: {"type": kinds.split(",")} for name, kinds in types.items()}
+    return {"type": "object", "required": names, "properties": fields}
+
+
+ERROR = describe_body("error:object", "")
+ERROR["properties"]["error"] |= describe_body("message:string type:string param:string,null code:string,null", "")
+
+
+class ApiRoute(Route):
+    """A route of the document. `body` is the `msgspec.Struct` of its JSON body, or a JSON Schema; `query` are the names
+    of its query parameters."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        methods: Sequence[str] = ("GET",),
+        body: type[msgspec.Struct] | dict[str, Any] | None = None,
+        query: Sequence[str] = (),
+    ) -> None:
+        super().__init__(path, endpoint, methods=list(methods))
+        self.body, self.query = body, query
+
+
+def openapi_routes(routes: Iterable[BaseRoute]) -> list[ApiRoute]:
+    """Return the route of the document of `routes`, which has itself too."""
+
+    async def document(request: Request) -> Response:
+        """Return this document."""
+        return json_response(made)
+
+    own = ApiRoute("/openapi.json", document)
+    made = make_document([*routes, own])
+    return [own]
+
+
+def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """Return the OpenAPI document of the routes that are `ApiRoute`s."""
+    described = [each for each in routes if isinstance(each, ApiRoute)]
+    kinds = [each.body for each in described if isinstance(each.body, type)]
+    bodies, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(kinds, bodies, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in described:
+        names = re.findall(r"{(\w+)(?::\w+)?}", route.path)
+        asked = [(name, "path") for name in names] + [(name, "query") for name in route.query]
+        parameters = [
+            {"name": name, "in": where, "required": where == "path", "schema": {"type": "string"}}
+            for name, where in asked
+        ]
+        operation: dict[str, Any] = {
+            "summary": (inspect.getdoc(route.endpoint) or "").partition("\n\n")[0].replace("\n", " "),
+            "responses": {"2XX": {"description": "The answer."}, "default": {"$ref": "#/components/responses/Error"}},
+            **({"parameters": parameters} if parameters else {}),
+            **({"security": []} if (needs := find_needs(route.path)) == OPEN else {}),
+            **({"description": "Needs a full token."} if needs == FULL else {}),
+        }
+        if route.body is not None:
+            schema = schemas[route.body] if isinstance(route.body, type) else route.body
+            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            paths.setdefault(re.sub(r"(:\w+)}", "}", route.path), {})[method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Plait", "version": __version__, "description": "Agents as models, and their runs."},
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": components,
+            "responses": {"Error": {"description": "An error.", "content": {"application/json": {"schema": ERROR}}}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
