@@ -46,6 +46,10 @@ KEEP_REQUESTS = 24 * 3600.0
 """Seconds after which `compact` removes what is kept of the kind "request": the keys of repeated requests."""
 
 
+NEWEST = 10_000
+"""The number of runs whose names filters offer."""
+
+
 class NoJournal(UnknownRun):
     """Raised when there is no journal to read yet."""
 
@@ -249,7 +253,7 @@ class Store(SpendingStore, Protocol):
         ...
 
     async def list_values(self) -> dict[str, list[str]]:
-        """Return the names of all "loops", "sessions" and "models" of runs, in order."""
+        """Return the names of "loops", "sessions" and "models" of the `NEWEST` runs, in order."""
         ...
 
     async def list_turns(

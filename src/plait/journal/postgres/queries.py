@@ -21,7 +21,7 @@ from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
 from plait.journal.run_query import RunQuery
-from plait.journal.store import KeptRecord
+from plait.journal.store import NEWEST, KeptRecord
 
 _DATA = r"regexp_replace(data, '\\u(0000|d[89a-f]..)', '\\ufffd', 'gi')::json"
 """The functions for JSON refuse texts with U+0000 or half of a surrogate pair, wherever in it they are."""
@@ -174,11 +174,12 @@ async def find_run(connection: Connection, prefix: str, place: str) -> dict[str,
 
 
 async def list_values(connection: Connection) -> dict[str, list[str]]:
-    """Return the names of all loops, sessions and models of runs."""
+    """Return the names of loops, sessions and models. See `Store.list_values`."""
+    newest = f"(select loop, session, models from runs order by n desc limit {NEWEST}) r"
     queries = {
-        "loops": "select distinct loop from runs",
-        "sessions": "select distinct session from runs where session <> ''",
-        "models": "select distinct unnest(models) from runs",
+        "loops": f"select distinct loop from {newest}",
+        "sessions": f"select distinct session from {newest}",
+        "models": f"select distinct unnest(models) from {newest}",
     }
     values = {}
     for name, query in queries.items():

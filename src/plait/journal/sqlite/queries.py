@@ -22,7 +22,7 @@ from plait.journal.row_codec import damaged_rows, read_time
 from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
-from plait.journal.store import KeptRecord
+from plait.journal.store import NEWEST, KeptRecord
 
 _GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
 _RATED = """(SELECT CASE json_extract(data, '$.good') WHEN 1 THEN 'good' WHEN 0 THEN 'bad' END
@@ -145,11 +145,12 @@ def _select(
 
 
 def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the names of all loops, sessions and models of runs."""
+    """Return the names of loops, sessions and models. See `Store.list_values`."""
+    newest = f"(SELECT loop, session, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
     queries = {
-        "loops": "SELECT DISTINCT loop FROM runs",
-        "sessions": "SELECT DISTINCT session FROM runs",
-        "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')",
+        "loops": f"SELECT DISTINCT loop FROM {newest}",
+        "sessions": f"SELECT DISTINCT session FROM {newest}",
+        "models": f"SELECT DISTINCT json_extract(value, '$.spec') FROM {newest}, json_each(head, '$.models')",
     }
     return {
         name: sorted(str(value) for (value,) in connection.execute(query) if value) for name, query in queries.items()
