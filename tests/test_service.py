@@ -376,3 +376,19 @@ def test_openai_client_at_one_address(fleet: Fleet) -> None:
     run = start(fleet.port, agent="clock", queue="default")  # the viewer of another process is live
     names = [name for _, name, _ in read_events(fleet.servers[1].port, run, path="/api")]
     assert "writing" in names and names[-1] == "over"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_an_mcp_client_at_one_address_is_asked_and_answers(fleet: Fleet, mode: str) -> None:
+    mcp = pytest.importorskip("mcp")
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with mcp.Client(streamable_http_client(f"http://127.0.0.1:{fleet.port}/mcp"), mode=mode) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"clock", "payer"}
+        asked = (await client.call_tool("payer", {"question": "Pay."})).structured_content
+        assert asked["status"] == "waiting"
+        for _ in range(2):  # the second answer is too late, whichever server gets it
+            said = {"question": "yes", "run": asked["run"], "reply_to": asked["reply_to"]}
+            result = await client.call_tool("payer", said)
+            assert result.is_error or result.content[0].text == "Paid."
+        assert result.is_error
