@@ -70,7 +70,7 @@ class MemoryStore:
         if after_turn is not None:
             turns = [log for log in self.runs.values() if log.head.session == head.session and not log.head.parent]
             last = turns[-1] if turns else None
-            goes_on = last is not None and last.status == "running" and life_of(last.owner) != "dead"
+            goes_on = last is not None and last.status == "running" and life_of(last.owner) == "alive"
             require_turn(
                 head, after_turn, LastTurn(last.run, last.updated) if last else LastTurn(), "running" if goes_on else ""
             )

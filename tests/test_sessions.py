@@ -599,6 +599,15 @@ def test_a_tool_that_adds_a_turn_to_the_session_of_its_own_run_is_told_so_and_do
     assert f"In session 'trip' another turn goes on, run {run.id}" in found
 
 
+@pytest.mark.parametrize("owner", ["another-host:1:1:another-boot:1", f"{ME.split(':')[0]}:999999999:1:x:1", ME])
+def test_a_turn_that_was_left_behind_holds_up_no_other(journal: Path, owner: str) -> None:
+    async def leave() -> None:
+        await Journal(journal).store.begin(RunHead("left", "q", {"name": "react"}, {}, session="trip"), owner)
+
+    asyncio.run(leave())
+    assert say(journal, "And now?", "Here.").answer == "Here."
+
+
 def test_a_second_run_of_one_id_is_refused(journal: Path) -> None:
     run = agent([final("1")], journal).run("Order 12", run_id="order-12", session="trip")
     assert run.id == "order-12" and Journal(journal).run("order-12").head.session == "trip"

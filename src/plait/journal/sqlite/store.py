@@ -158,7 +158,7 @@ class SqliteStore(SqliteSpending):
         """Return whether a process performs a run of which it is the owner: this one may have left it behind."""
         going = _going.get((self._where, run))
         is_left = owner == owner_of_this_process() and (going is None or going.has_ended)
-        return not is_left and life_of_holder(self._file, owner) != "dead"
+        return not is_left and life_of_holder(self._file, owner) == "alive"
 
     def _insert_run(
         self,
