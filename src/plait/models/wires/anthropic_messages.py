@@ -95,7 +95,9 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["tools"] = [*tools[:-1], _marked(tools[-1])] if marks else tools
     if blocks:
         body["system"] = [*blocks[:-1], _marked(blocks[-1])] if marks else blocks
-    body["messages"] = _mark_ends(turns) if marks else turns
+    for turn in [turn for turn in turns if turn["role"] == "user"][-2:] if marks else ():
+        turn["content"][-1] = _marked(turn["content"][-1])
+    body["messages"] = turns
     usual = next((limit for family, limit in LIMITS if family.search(options.model)), OTHER_LIMIT)
     body["max_tokens"] = usual if think.max_tokens is None else think.max_tokens
     stop = [each for each in think.stop if each.strip()][:MAX_STOP]
@@ -242,15 +244,6 @@ def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _marked(block: Any) -> Any:
     return {**block, "cache_control": _MARK}
-
-
-def _mark_ends(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the turns with a mark at the end of the last two user messages."""
-    ends = [i for i, turn in enumerate(turns) if turn["role"] == "user"][-2:]
-    return [
-        {**turn, "content": [*turn["content"][:-1], _marked(turn["content"][-1])]} if i in ends else turn
-        for i, turn in enumerate(turns)
-    ]
 
 
 def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> None:

@@ -122,7 +122,6 @@ def _fit_id(id: str, form: tuple[str, int]) -> str:
 
 
 def _in_words(message: Message) -> Message:
-    """Return a message of tool calls as text."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}", attachments=message.attachments)
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
