@@ -222,8 +222,7 @@ class MontySession:
             return self.make_error_answer("TypeError", str(unfit))
 
     def make_error_answer(self, kind: str, message: str) -> Any:
-        """Return the answer that raises an exception. One that Monty does not know becomes a RuntimeError with its
-        name."""
+        """Return the answer that raises an exception. One unknown to Monty becomes a RuntimeError with its name."""
         if kind not in self._exceptions:
             kind, message = "RuntimeError", f"{kind}: {message}"
         return {"exc_type": kind, "message": clean(message)}

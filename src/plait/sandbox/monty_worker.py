@@ -201,8 +201,7 @@ class Worker:
         self._closed = False
 
     async def ready(self) -> bool:
-        """Get a worker with the saved state. Returns False if the state could not be restored, so all names are lost.
-        Raises `NoWorker`."""
+        """Get a worker with the saved state. Returns False if all names are lost. Raises `NoWorker`."""
         if self._session is not None:
             return True
         session = await checkout(self._settings)
@@ -264,7 +263,6 @@ class Worker:
         self._saved, self._saving, self.fed = None, True, 0
 
     def kill(self) -> None:
-        """Kill its process. The current work fails."""
         if self.pid is not None:
             stop(self.pid)
 

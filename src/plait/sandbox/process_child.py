@@ -1,7 +1,6 @@
 """The worker process as its parent controls it: start, messages, pauses, end.
 
-The parent checks all that the worker says: a message has a maximum length, must have the number of the request, and
-must arrive in time.
+The parent checks all that the worker says: a message's length, its request's number, and that it arrives in time.
 """
 
 from __future__ import annotations
@@ -131,8 +130,8 @@ class Child:
     ) -> tuple[int, dict[str, Any]]:
         """Send a message and return its answer with its length. The process is stopped between two exchanges.
 
-        The answer has at most `max_bytes` bytes and about `items` values, and must arrive within `seconds`. Raises
-        `TimeoutError`, `Broken`.
+        The answer has at most `max_bytes` bytes, about `items` values. Raises `TimeoutError` after `seconds`, or
+        `Broken`.
         """
         data = await asyncio.to_thread(_written, message) if "results" in message else _written(message)
         loop = asyncio.get_running_loop()
