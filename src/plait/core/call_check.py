@@ -69,7 +69,15 @@ def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_
             hint = suggest(tool, known, f"There are {len(known)} tools.", most=3, cutoff=0.5)
         return f"uses '{tool}', which is no tool. {hint}"
     problem = find_input_problem(spec, given, is_open)
-    return f"gives {tool} what it cannot take: {problem}. {_describe_input(spec)}" if problem else ""
+    if not problem:
+        return ""
+    required = spec.parameters.get("required", ())
+    parts = []
+    for name, schema in spec.parameters["properties"].items():
+        shape = shape_of(schema, spec.parameters)
+        parts.append(f"{name}{f': {shape}' if shape != 'any' else ''}{'' if name in required else ' (optional)'}")
+    takes = f"It takes {', '.join(parts)}." if parts else "It takes no input."
+    return f"gives {tool} what it cannot take: {problem}. {takes}"
 
 
 def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
@@ -100,15 +108,6 @@ def _has_open(value: JSON, is_open: IsOpen) -> bool:
         return is_open(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(_has_open(each, is_open) for each in inner)
-
-
-def _describe_input(tool: ToolSpec) -> str:
-    required = tool.parameters.get("required", ())
-    parts = []
-    for name, schema in tool.parameters["properties"].items():
-        shape = shape_of(schema, tool.parameters)
-        parts.append(f"{name}{f': {shape}' if shape != 'any' else ''}{'' if name in required else ' (optional)'}")
-    return f"It takes {', '.join(parts)}." if parts else "It takes no input."
 
 
 # -- an input and the parameters

@@ -14,8 +14,7 @@ from plait.core.loose_json import NotJson, read_value, values
 from plait.core.messages import JSON
 
 OutputMethod: TypeAlias = Literal["schema", "tool", "prompt"]
-"""How a model gives a typed answer: the endpoint holds the reply to the schema, a tool takes it, or only the prompt
-asks for it."""
+"""How a model gives a typed answer: the endpoint enforces the schema, a tool takes it, or only the prompt asks."""
 
 WRAPPED = "value"
 """The key of a value that is no object, where an endpoint takes only objects."""
