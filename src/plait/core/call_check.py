@@ -372,7 +372,7 @@ def find_faults(
 
 def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], list[Fault]]) -> list[Fault]:
     if isinstance(value, list | tuple):
-        faults: list[Fault] = [((), text) for text in _wrong_length(value, schema)]
+        faults: list[Fault] = [((), text) for text in _out_of_bounds(value, schema)]
         items = schema.get("items")
         inside: list[tuple[str | int, Any, Any]] = (
             [(i, each, items) for i, each in enumerate(value)] if isinstance(items, dict) and items else []
@@ -394,21 +394,14 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
     return faults
 
 
-def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:
-    least, most = schema.get("minItems"), schema.get("maxItems")
-    if isinstance(least, int) and len(value) < least:
-        yield f"has {len(value):,} entries, but at least {least:,} are needed"
-    if isinstance(most, int) and len(value) > most:
-        yield f"has {len(value):,} entries, but at most {most:,} are allowed"
-
-
 def _out_of_bounds(value: Any, schema: Schema) -> Iterator[str]:
-    longest, least = schema.get("maxLength"), schema.get("minLength")
-    if isinstance(value, str):
-        if isinstance(longest, int) and len(value) > longest:
-            yield f"has {len(value):,} characters, but at most {longest:,} are allowed"
+    if isinstance(value, str | list | tuple):
+        what, of = ("characters", "Length") if isinstance(value, str) else ("entries", "Items")
+        least, most = schema.get(f"min{of}"), schema.get(f"max{of}")
         if isinstance(least, int) and len(value) < least:
-            yield f"has {len(value):,} characters, but at least {least:,} are needed"
+            yield f"has {len(value):,} {what}, but at least {least:,} are needed"
+        if isinstance(most, int) and len(value) > most:
+            yield f"has {len(value):,} {what}, but at most {most:,} are allowed"
     elif isinstance(value, int | float) and not isinstance(value, bool):
         for key, bound in schema.items():
             if key in _BOUNDS and isinstance(bound, int | float) and abs(value) < 1e300:

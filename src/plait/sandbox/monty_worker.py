@@ -164,11 +164,6 @@ def _close(owner: int) -> None:
         mine = _pools.pop(owner)
         _apart(lambda: mine.__aexit__(None, None, None))
     # The package's threads still release Python objects. Doing that while the interpreter ends would abort it.
-    _settle()
-
-
-def _settle() -> None:
-    """Wait until the other threads of this process are idle, at most `SETTLE_SECONDS`."""
     deadline, still = time.monotonic() + SETTLE_SECONDS, 0
     while still < 4 and time.monotonic() < deadline:
         time.sleep(0.012)

@@ -17,13 +17,13 @@ import msgspec
 from msgspec import structs
 
 from plait.core import Call, ProviderState, Reply, Think, Usage
+from plait.core.json_schema import drop_nulls
 from plait.core.replies import Finish
 from plait.models.wires.odd_json import mend
 from plait.models.wires.pending_calls import PendingCall, merge_calls
 from plait.models.wires.pieces import Pieces
 from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import TextFilter
-from plait.models.wires.strict_schema import drop_nulls
 
 _REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
     "broken": re.compile(
