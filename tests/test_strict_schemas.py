@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import plait
 from models_server import Asked, Server, event
 from plait.core import Think, ToolSpec, user
+from plait.core.json_schema import drop_nulls
 from plait.models import http
 from plait.models.base import Abilities
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
-from plait.models.wires.strict_schema import ANTHROPIC, OPENAI, drop_nulls, fit_schema
+from plait.models.wires.strict_schema import ANTHROPIC, OPENAI, fit_schema
 from wire_exchanges import run_tools
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -134,9 +134,8 @@ def is_no_input(value: JSON) -> bool:
 
 
 def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
-    """Return the inputs of the calls that the model meant: one, or one for each entry of a list. A list of several
-    values means several calls if the tool's one parameter is not a list. For a tool without parameters, any value that
-    means no input becomes None."""
+    """Return the inputs of the calls that the model meant. A list of several values means several calls if the tool's
+    one parameter is not a list. For a tool without parameters, any value that means no input becomes None."""
     names = parameter_names(parameters)
     if not names and parameters.get("properties") is not None and is_no_input(value):
         return [None]

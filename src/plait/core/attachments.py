@@ -76,8 +76,7 @@ class File(Artifact):
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "") -> Self:
-        """Make a file of bytes, whose content decides the media type; see `detect_media_type`. A text in another
-        encoding becomes UTF-8."""
+        """Make a file of bytes, whose content decides the media type (`detect_media_type`). Text becomes UTF-8."""
         media_type = detect_media_type(data)
         if media_type == "application/octet-stream" and (text := decode_text(data)) is not None:
             media_type, data = "text/plain", text.encode()

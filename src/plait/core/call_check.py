@@ -69,7 +69,15 @@ def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_
             hint = suggest(tool, known, f"There are {len(known)} tools.", most=3, cutoff=0.5)
         return f"uses '{tool}', which is no tool. {hint}"
     problem = find_input_problem(spec, given, is_open)
-    return f"gives {tool} what it cannot take: {problem}. {_describe_input(spec)}" if problem else ""
+    if not problem:
+        return ""
+    required = spec.parameters.get("required", ())
+    parts = []
+    for name, schema in spec.parameters["properties"].items():
+        shape = shape_of(schema, spec.parameters)
+        parts.append(f"{name}{f': {shape}' if shape != 'any' else ''}{'' if name in required else ' (optional)'}")
+    takes = f"It takes {', '.join(parts)}." if parts else "It takes no input."
+    return f"gives {tool} what it cannot take: {problem}. {takes}"
 
 
 def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
@@ -100,15 +108,6 @@ def _has_open(value: JSON, is_open: IsOpen) -> bool:
         return is_open(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(_has_open(each, is_open) for each in inner)
-
-
-def _describe_input(tool: ToolSpec) -> str:
-    required = tool.parameters.get("required", ())
-    parts = []
-    for name, schema in tool.parameters["properties"].items():
-        shape = shape_of(schema, tool.parameters)
-        parts.append(f"{name}{f': {shape}' if shape != 'any' else ''}{'' if name in required else ' (optional)'}")
-    return f"It takes {', '.join(parts)}." if parts else "It takes no input."
 
 
 # -- an input and the parameters
@@ -373,7 +372,7 @@ def find_faults(
 
 def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], list[Fault]]) -> list[Fault]:
     if isinstance(value, list | tuple):
-        faults: list[Fault] = [((), text) for text in _wrong_length(value, schema)]
+        faults: list[Fault] = [((), text) for text in _out_of_bounds(value, schema)]
         items = schema.get("items")
         inside: list[tuple[str | int, Any, Any]] = (
             [(i, each, items) for i, each in enumerate(value)] if isinstance(items, dict) and items else []
@@ -395,21 +394,14 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
     return faults
 
 
-def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:
-    least, most = schema.get("minItems"), schema.get("maxItems")
-    if isinstance(least, int) and len(value) < least:
-        yield f"has {len(value):,} entries, but at least {least:,} are needed"
-    if isinstance(most, int) and len(value) > most:
-        yield f"has {len(value):,} entries, but at most {most:,} are allowed"
-
-
 def _out_of_bounds(value: Any, schema: Schema) -> Iterator[str]:
-    longest, least = schema.get("maxLength"), schema.get("minLength")
-    if isinstance(value, str):
-        if isinstance(longest, int) and len(value) > longest:
-            yield f"has {len(value):,} characters, but at most {longest:,} are allowed"
+    if isinstance(value, str | list | tuple):
+        what, of = ("characters", "Length") if isinstance(value, str) else ("entries", "Items")
+        least, most = schema.get(f"min{of}"), schema.get(f"max{of}")
         if isinstance(least, int) and len(value) < least:
-            yield f"has {len(value):,} characters, but at least {least:,} are needed"
+            yield f"has {len(value):,} {what}, but at least {least:,} are needed"
+        if isinstance(most, int) and len(value) > most:
+            yield f"has {len(value):,} {what}, but at most {most:,} are allowed"
     elif isinstance(value, int | float) and not isinstance(value, bool):
         for key, bound in schema.items():
             if key in _BOUNDS and isinstance(bound, int | float) and abs(value) < 1e300:

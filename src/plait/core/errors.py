@@ -34,8 +34,7 @@ class ConfigError(PlaitError):
 
 
 class BadAnswer(ConfigError):
-    """The user's answer to a waiting run is invalid. Nothing was changed; `run` still waits, with the question `waits`
-    (`plait.core.Waiting`)."""
+    """The user's answer to a waiting run is invalid. Nothing changed: `run` still waits, with the question `waits`."""
 
     def __init__(self, message: str, *, run: str, waits: Any = None) -> None:
         super().__init__(message, hint=f"Nothing was called, and run {run} still waits.")
@@ -164,8 +163,7 @@ class Unsupported(ModelError):
 class ContextOverflow(ModelError):
     """The prompt does not fit the endpoint's context. Thrown into the loop, so that it shows less.
 
-    `tokens` is the prompt's length and `room` the endpoint's limit; 0 if unknown. `ticket` is that of a started effect,
-    if it is thrown at a `WaitNext`.
+    `tokens` is the prompt's length, `room` the endpoint's limit; 0 if unknown. `ticket`: the effect, at a `WaitNext`.
     """
 
     def __init__(self, message: str, *, hint: str = "", tokens: int = 0, room: int = 0) -> None:

@@ -92,8 +92,7 @@ class PartialOutput(Struct, frozen=True, tag="partial_output"):
 
 
 class Replied(Struct, frozen=True, tag="replied"):
-    """A model's reply is complete; `text` is the whole of it, as it is on record. `cost` is in USD, None if no price
-    is known."""
+    """A model's reply is complete; `text` is all of it, as recorded. `cost` is in USD, None if unknown."""
 
     step: int
     phase: str
@@ -153,8 +152,7 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 class ChildEvent(Struct, frozen=True, tag="child"):
-    """An event of a child run, or of a child run of one. `run` is the id of the run whose `event` it is, `parent` that
-    of the run that started it."""
+    """An event of a child run, at any depth. `run` is its id, `parent` that of the run that started it."""
 
     run: str
     parent: str

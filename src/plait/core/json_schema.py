@@ -98,6 +98,24 @@ def resolve_reference(reference: Any, root: Schema) -> Any:
     return found
 
 
+def drop_nulls(value: Any, schema: Any, root: Schema | None = None) -> Any:
+    """Return a value without the nulls of optional properties that the schema does not allow to be null: strict
+    endpoints require all properties."""
+    root = root if root is not None else schema
+    kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
+    fitting = [one for one in alternatives(schema, root) if type_of(one) == kind] if kind else []
+    if len(fitting) != 1:
+        return value
+    if kind == "array":
+        return [drop_nulls(each, fitting[0].get("items", {}), root) for each in value]
+    known, required = fitting[0].get("properties", {}), fitting[0].get("required", ())
+    return {
+        name: drop_nulls(each, known.get(name, {}), root)
+        for name, each in value.items()
+        if each is not None or name in required or types_of(known.get(name, {}), root) & {"null", "any"}
+    }
+
+
 # -- a schema in words
 
 

@@ -58,8 +58,7 @@ class OneKind:
 class Task(Struct, frozen=True, omit_defaults=True):
     """The user's request. `history` are the recent turns of its conversation, oldest first.
 
-    `attachments` are its images and PDF files, `texts` its text files: their names and their text. Files of the history
-    are among them.
+    `attachments` are its images and PDF files, `texts` its text files (name, text), with those of the history.
     """
 
     question: str

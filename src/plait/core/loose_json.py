@@ -362,8 +362,7 @@ class _Reader:
         return self.unescape(match[1], quote, at), match.end()
 
     def unescape(self, raw: str, quote: str, at: int) -> str:
-        """Return the text of a string that begins at `at`. Raises `NotJson` if it is not clear which backslashes are
-        meant as escapes."""
+        """Return the text of a string that begins at `at`. Raises `NotJson` if its backslashes are ambiguous."""
         if "\\" not in raw:
             return raw
         escapes: list[str] = _ESCAPE.findall(raw)

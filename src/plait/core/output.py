@@ -9,13 +9,12 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core.call_check import find_faults, repair_value
-from plait.core.json_schema import Schema, alternatives, show_place, type_of, types_of
+from plait.core.json_schema import Schema, drop_nulls, show_place, type_of, types_of
 from plait.core.loose_json import NotJson, read_value, values
 from plait.core.messages import JSON
 
 OutputMethod: TypeAlias = Literal["schema", "tool", "prompt"]
-"""How a model gives a typed answer: the endpoint holds the reply to the schema, a tool takes it, or only the prompt
-asks for it."""
+"""How a model gives a typed answer: the endpoint enforces the schema, a tool takes it, or only the prompt asks."""
 
 WRAPPED = "value"
 """The key of a value that is no object, where an endpoint takes only objects."""
@@ -67,7 +66,7 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     object, the value may be the one property of an object. A value that JSON writes otherwise becomes what the schema
     requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
-    readings = [_drop_nulls(repair_value(each, schema, schema), schema, schema) for each in _readings(answer, schema)]
+    readings = [drop_nulls(repair_value(each, schema, schema), schema, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
         readings.append(lone)
     if isinstance(answer, str) and len(found := _found(strip_fence(answer), schema)) > 1:
@@ -127,24 +126,3 @@ def _as_only_property(value: JSON, schema: Schema) -> JSON:
 
 def _values_in(text: str) -> Iterator[JSON]:
     return (part.value for _, part in values(text, _MAYBE_VALUE) if not isinstance(part, NotJson))
-
-
-def _drop_nulls(value: JSON, schema: Any, root: Schema) -> JSON:
-    """Leave out the null properties that may be missing and may not be null: strict endpoints require all of them."""
-    if isinstance(value, list) and isinstance(items := _only(schema, root, "array").get("items"), dict):
-        return [_drop_nulls(each, items, root) for each in value]
-    if not isinstance(value, dict):
-        return value
-    form = _only(schema, root, "object")
-    known, required = form.get("properties", {}), form.get("required", ())
-    return {
-        name: _drop_nulls(each, known.get(name, {}), root)
-        for name, each in value.items()
-        if each is not None or name in required or types_of(known.get(name, {}), root) & {"null", "any"}
-    }
-
-
-def _only(schema: Any, root: Schema, kind: str) -> Schema:
-    """Return the one alternative of this type; an empty schema if there is none, or more than one."""
-    found = [one for one in alternatives(schema, root) if type_of(one) == kind]
-    return found[0] if len(found) == 1 else {}

@@ -37,7 +37,6 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     evidence: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """Return one line: each step with its tool and input."""
         shown = [
             f"{each.id} = {each.tool}({repr_short(each.input)})" if each.tool else f"{each.id}: {repr_short(each.why)}"
             for each in self.steps
@@ -46,7 +45,6 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
         return f"Plan({'; '.join(shown)}{evidence})"
 
     def _repr_html_(self) -> str:
-        """Return a table of the steps for a notebook."""
         rows = [
             (step.id, step.tool, repr_short(step.input, 200), ", ".join(step.needs), step.why) for step in self.steps
         ]

@@ -22,8 +22,7 @@ _RESERVED = re.compile(rb"[^A-Za-z0-9._~-]")
 
 
 class Scrubber:
-    """Replaces secrets in bytes and in text, in every form of JSON or an address. Without secrets it returns its input,
-    unscanned."""
+    """Replaces secrets in bytes and text, in every form of JSON or an address. Without secrets, nothing is scanned."""
 
     __slots__ = ("_forms", "_texts")
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-# Escape sequences (with their parameters), then the remaining control characters: tool output must not draw on the
-# user's terminal.
+# Escape sequences with their parameters, then other control characters: no output may draw on the user's terminal.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
@@ -51,8 +50,7 @@ def escape_hidden(json: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text as it may be shown: without escape sequences, control characters and invisible characters. All
-    line ends become newlines."""
+    """Return the text without escape sequences, control and invisible characters. All line ends become newlines."""
     if text.isascii() and text.isprintable():
         return text
     return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))

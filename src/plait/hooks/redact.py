@@ -88,7 +88,6 @@ class _Placeholders:
 
 @lru_cache(maxsize=1000)
 def _placeholders_of(hook: RedactPersonalData, run_id: str) -> _Placeholders:
-    """Return the placeholders of one of the last runs."""
     return _Placeholders(hook._expressions)
 
 
@@ -114,8 +113,8 @@ def _is_iban(value: str) -> bool:
     return int("".join(str(int(each, 36)) for each in plain[4:] + plain[:4])) % 97 == 1
 
 
-def _is_ip(value: str) -> bool:
-    return all(int(part) < 256 for part in value.split("."))
-
-
-_CHECKS: dict[str, Callable[[str], bool]] = {"card": _is_card, "iban": _is_iban, "ip": _is_ip}
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "card": _is_card,
+    "iban": _is_iban,
+    "ip": lambda value: all(int(part) < 256 for part in value.split(".")),
+}

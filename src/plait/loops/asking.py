@@ -56,8 +56,7 @@ BROKEN_ANSWERS = 3
 class Rejected(Unreadable):
     """A reply that can be read but not used, or whose note has other words: `ask_until_read` does not note it.
 
-    `shown` is what the next request shows of the reply, None for all of it. `counts`: whether it is one of the replies
-    after which the loop gives up.
+    `shown` is what the next request shows of the reply, None for all. `counts`: it counts towards giving up.
     """
 
     def __init__(self, complaint: str, shown: str | None = None, *, counts: bool = True) -> None:

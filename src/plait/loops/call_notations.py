@@ -43,8 +43,7 @@ MARKS = {
     "word in brackets": r"\[/?(?:AVAILABLE_TOOLS|(?:END_)?TOOL_(?:CALLS?|REQUEST))\]",
     "token": r"<[|｜][\w▁ .:=/-]{1,40}[|｜]>|<\|\w{1,30}>|<\w{1,30}\|>",
 }
-"""Markup around calls. From each on, a call may begin anywhere in a line. A backslash behind the first character of
-such markup makes it text."""
+"""Markup behind which a call may begin anywhere in a line. A backslash behind its first character makes it text."""
 
 TAG, TOKEN = f"{MARKS['tag']}|{MARKS['word in brackets']}", MARKS["token"]
 LANGUAGE = r"json[l5c]?|tool_?\w{0,12}|function_?\w{0,12}|python3?|py|xml|te?xt|plaintext"
@@ -67,8 +66,7 @@ _PLACE = re.compile(
     rf"|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M | re.I,
 )
-"""Where a call may begin: at the start of a line, behind a few words that announce calls, behind a tag, a token or a
-fence, at a brace."""
+"""Where a call may begin: at a line's start or a brace, behind announcing words, a tag, a token or a fence."""
 
 # -- the notations
 
@@ -162,8 +160,7 @@ _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 class FoundCall(Struct, frozen=True):
     """A call found in a text, at text[start:end].
 
-    `certain`: the notation is that of a call, even if the name is unknown. `broken` says why the input cannot be read,
-    or "" if it can.
+    `certain`: it is a call even if the name is unknown. `broken`: why the input cannot be read, or "" if it can.
     """
 
     name: str
@@ -333,7 +330,6 @@ class _CallFinder:
         return [self.with_object(name, head.start(), head.end(), note, certain=False)]
 
     def with_object(self, name: str, start: int, at: int, note: str, *, certain: bool) -> FoundCall:
-        """Return the call whose input is the object at `at`."""
         found = self.json(at)
         if isinstance(found, NotJson):
             why = f"{found.what} ({found.where(self.text)})"

@@ -59,8 +59,7 @@ def read_content(text: str, parameters: Mapping[str, Any]) -> JSON:
 
 
 def _value(text: str, schema: Any, root: Mapping[str, Any]) -> JSON:
-    """Return the literal that a text holds, unless the parameter may be a text: then without the line breaks beside
-    its tags."""
+    """Return the literal in a text, or the text without the line breaks beside its tags if the parameter may be one."""
     with suppress(InvalidArguments):
         literal = None if {"string", "any"} & types_of(schema, root) else read_literal(text, schema, root)
         if literal is not None:

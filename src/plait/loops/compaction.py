@@ -150,7 +150,6 @@ class Compaction:
 
     @property
     def _allowed(self) -> float:
-        """The tokens that a prompt may have."""
         return self._room * (self._context.compact_at or 1.0)
 
     def _compact(self, attempt: Attempt, log: Sequence[Any], concluding: bool) -> Effects[None]:
@@ -193,7 +192,6 @@ class Compaction:
             self._view = structs.replace(view, dropped=last, summary=text)
 
     def _count_tokens(self, attempt: Attempt, view: View) -> float:
-        """Estimate the tokens of the prompt that an attempt sends."""
         return self._count(next(attempt(view)))
 
     def _count(self, effect: Effect) -> float:
@@ -211,8 +209,7 @@ class Compaction:
 
 
 def measure_prompt(effect: Effect) -> tuple[int, int]:
-    """Return the bytes of a prompt's texts, calls and tools (at least 1), and the estimated tokens of its images and
-    PDF files."""
+    """Return the bytes of a prompt's texts, calls and tools (at least 1), and the estimated tokens of its files."""
     if not isinstance(effect, Think):
         return 1, 0
     parts: list[Any] = [effect.prompt, *effect.tools]

@@ -84,8 +84,7 @@ class Escape:
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:
-        """Return the escaped text. `inline`: a prompt shows its first line behind a label, so a line begins only below
-        it."""
+        """Return the escaped text. `inline`: the prompt shows its first line behind a label, where no line begins."""
         for escape_syntax in self._syntaxes:
             text = escape_syntax(text, self._tools, inline)
         if self._patterns:
@@ -141,8 +140,7 @@ def escape_question(task: Task, escape: Escape) -> str:
 
 
 def show_texts(text: str, task: Task, escape: Callable[[str], str]) -> str:
-    """Return a text with the task's text files below it. They are data like observations: each stands in an element
-    `<file>`, which it cannot close."""
+    """Return a text with the task's text files below it, each in an element `<file>`, which it cannot close."""
     parts = [text]
     for name, content in task.texts:
         parts.append(f'<file name="{escape(name)}">\n{_FILE_END.sub(_OPENED, escape(content))}\n</file>')

@@ -191,8 +191,7 @@ class Stream(Generic[R]):
         self.has_begun, self._lead, self._blanks = False, lead if joins else "", []
 
     def put(self, kind: PieceKind, text: str, strip: str | None = None) -> None:
-        """Show text of the part without the blanks at its ends. `strip`: the blanks to drop at its beginning; None for
-        all."""
+        """Show text of the part without blanks at its ends. `strip`: the blanks to drop at the beginning; None: all."""
         body = text.rstrip()
         if body:
             self.show(kind, "".join((*self._blanks, body)) if self.has_begun else self._lead + body.lstrip(strip))

@@ -291,7 +291,10 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
     """The name of the tool that is meant: exactly, else without what may stand around a name, else in another case."""
     if tool_named(name, tools) is not None:
         return name
-    plain = _bare_name(name)
+    plain = name.replace("\\_", "_").strip(_BLANKS).strip("`*\"'“”‘’").strip(_BLANKS)
+    plain = plain.removesuffix("()").removesuffix("{}").strip() or name.strip()
+    if plain[:1] in ("[", "<", "(", "{"):
+        plain = plain.strip("[]<>(){}`*\"' ") or plain
     found = plain
     if len(plain) > 200:
         return plain  # not a name, and too long for the patterns below
@@ -305,14 +308,6 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
     if found != name:
         remarks.append(repair_remark(f"the tool {name[:60]!r} was read as {found[:60]!r}"))
     return found
-
-
-def _bare_name(name: str) -> str:
-    """Return a name without decoration."""
-    bare = name.replace("\\_", "_").strip(_BLANKS).strip("`*\"'“”‘’").strip(_BLANKS)
-    bare = bare.removesuffix("()").removesuffix("{}").strip() or name.strip()
-    inside = bare.strip("[]<>(){}`*\"' ")
-    return inside if inside and bare[0] in "[<({" else bare
 
 
 @lru_cache(maxsize=1024)

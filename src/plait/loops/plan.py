@@ -194,8 +194,7 @@ def _together(seen: Sequence[Observation]) -> Observation:
 
 
 def failed_needs(step: Step, results: Results, mark: str = "") -> str:
-    """Name the needed results that are missing; "" if there are all. A tool never gets the text of an error in place of
-    one: it could act on it."""
+    """Name the needed results that are missing, or "". A tool that got the text of an error could act on it."""
     return ", ".join(f"{mark}{need}" for need in step.needs if not results[need].ok)
 
 

@@ -93,8 +93,7 @@ class StepCall(Struct, frozen=True):
 
 
 def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> StepCall | None:
-    """Return the call behind `#E1 =`, or None if there is none. Raises `Unreadable` for an input that is never
-    closed."""
+    """Return the call behind `#E1 =`, or None. Raises `Unreadable` for an input that is never closed."""
     if (head := _NAME.match(text)) is not None:
         if (close := close_of_bracket(text, head.end())) is None:
             raise Unreadable(f"The input of {head[1].strip()} is never closed: end it with `]`.")

@@ -182,8 +182,11 @@ def check_plan(
     found += plan.problems(tools, EVIDENCE.is_open if check_inputs else None)
     if any(step.tool == LLM for step in plan.calls) and not any(tool.name == LLM for tool in tools):
         found.append("This loop has no phase 'work', so its steps cannot ask the model.")
-    if not found:
-        found += [trouble for step in plan.calls if (trouble := _unwritable(step))]
+    for step in () if found else plan.calls:
+        try:
+            write_step(step)
+        except ValueError as why:
+            found.append(str(why))
     if found:
         raise Unreadable(" ".join(dict.fromkeys(found)))
     return plan
@@ -224,8 +227,7 @@ def written_input(step: Step, tool: ToolSpec | None) -> str:
 
 
 class PlanStream(Stream[PlanRead]):
-    """A plan that streams in: lines of thought, without their label, and calls. A line without a head belongs to the
-    one above it."""
+    """A plan that streams in: calls, and thoughts without labels. A line without a head belongs to the one above."""
 
     kind: PieceKind = "thought"
 
@@ -243,8 +245,7 @@ class PlanStream(Stream[PlanRead]):
 
 @dataclass(frozen=True)
 class EvidencePlans(Codec[PlanRead]):
-    """Plans with lines `Plan: why` and `#E1 = Tool[input]`, of at most `most` calls. `tools` are all that a step may
-    call (`with_llm`)."""
+    """Plans of lines `Plan: why` and `#E1 = Tool[input]`, with at most `most` calls. `tools` come from `with_llm`."""
 
     most: int = MAX_STEPS
 
@@ -327,14 +328,6 @@ def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], step
         for match in found
         if match[2].strip() not in ("", "input") and (match[1], match[2].strip()) not in made
     ]
-
-
-def _unwritable(step: Step) -> str:
-    try:
-        write_step(step)
-    except ValueError as why:
-        return str(why)
-    return ""
 
 
 def _input_text(tool: str, given: JSON) -> str:

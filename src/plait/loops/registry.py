@@ -90,8 +90,7 @@ def shared_prompts_of(name: str) -> tuple[str, ...]:
 
 
 def fallback_of(loop: Loop) -> Loop | None:
-    """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name, or if loops fall back
-    to each other without end."""
+    """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name or a circle."""
     chain = [loop]
     while name := traits_of(chain[-1]).fallback:
         chain.append(make(name))

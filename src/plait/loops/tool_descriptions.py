@@ -155,8 +155,7 @@ _WORDS = ("description", "title")
 
 
 def with_clean_tools(context: LoopContext) -> LoopContext:
-    """Return the context with tool descriptions free of labels, special tokens, escape codes and invisible
-    characters."""
+    """Return the context with tool descriptions without labels, special tokens, escape codes, invisible characters."""
     return _with_clean_tools(_WithTools(context, context.known_tools))
 
 

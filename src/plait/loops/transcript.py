@@ -60,9 +60,8 @@ class Transcript:
         self._turns: dict[tuple[int, View], PastTurn] = {}
 
     def think(self, phase: str, log: Scratchpad, view: View, opening: str, tail: tuple[Message, ...] = ()) -> Think:
-        """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
-        `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
-        of the log is shown."""
+        """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log; `opening` is
+        where the model goes on, for the forms that end in the middle of a turn. `view`: its shown part."""
         summary = self.escape(view.show_summary(self._context)) if view.summary else ""
         task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
@@ -179,8 +178,7 @@ class PastTurn:
 
 
 class LogEntry(Struct, frozen=True):
-    """The part of a turn that counts, the observation after it (whole), the tool that gave it, the whole reply, and the
-    observation's attachments."""
+    """The part of a turn that counts, the whole observation after it, its tool and attachments, and the whole reply."""
 
     turn: str
     observation: str

@@ -90,8 +90,7 @@ ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 class Request(Struct, frozen=True):
     """One request: the path under the endpoint's base address, and the body's bytes.
 
-    Attachments are references in the body (`wires/contents.py`). `contents` are their bytes, by digest, when the
-    request is sent.
+    Attachments are references in the body (`wires/contents.py`). `contents`: their bytes by digest, when it is sent.
     """
 
     path: str

@@ -77,7 +77,6 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what must not be shown or stored."""
         hidden = [self.headers[name] for name in self.hidden]
         # "Bearer KEY": a server may repeat the key alone.
         words = dict.fromkeys(each for value in hidden for each in (value, value.rpartition(" ")[2]))

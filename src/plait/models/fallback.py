@@ -51,7 +51,6 @@ class FallbackModels(Struct, frozen=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what must not be shown or stored, of all members."""
         return tuple({secret: None for each in self.members for secret in each.secrets})
 
     @property

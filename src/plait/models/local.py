@@ -61,7 +61,6 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return no secrets."""
         return ()
 
     @property

@@ -20,8 +20,7 @@ from plait.models.families import family_of
 from plait.models.wires.wire import CHAT
 
 LOCAL_TEMPERATURE = 0.0
-"""The temperature for models on the user's own machine, so that a run is repeatable. Plait sends none to hosted models,
-because many of them refuse it."""
+"""The temperature for models on the user's machine, so that a run is repeatable. Many hosted models refuse any."""
 
 
 THREADS = "PLAIT_THREADS"

@@ -83,8 +83,16 @@ class Recorded:
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the recorded response. Raises the error of a recorded refusal, and `NotRecorded`."""
         answers = self._answers.get(request.body)
+        if not self._answers:
+            raise NotRecorded("There is no record of any request.")
         if answers is None:
-            raise self._not_recorded(request.body)
+            at, nearest = max((count_shared(request.body, known), known) for known in self._answers)
+            asked, known = (_show(text[max(0, at - SHOWN // 3) : at + SHOWN]) for text in (request.body, nearest))
+            message = (
+                f"This request is not among the {len(self._answers)} recorded ones. From byte {at} on it differs "
+                f"from the nearest: asked {asked}, recorded {known}."
+            )
+            raise NotRecorded(message, hint="The code, the prompts or the model's settings have changed.")
         place = self._given.get(request.body, 0)
         self._given[request.body] = place + 1
         response = answers[min(place, len(answers) - 1)]
@@ -98,29 +106,15 @@ class Recorded:
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. Pure."""
         return self.like.decode(response, think)
 
     def without(self, ability: str) -> Recorded:
-        """Return the same records for an endpoint without an ability."""
         made = Recorded({}, self.like.without(ability))
         made._answers = self._answers
         return made
 
     def describe(self) -> dict[str, Any]:
-        """Return the recorded model's description."""
         return {**self.like.describe(), "recorded": True}
-
-    def _not_recorded(self, body: bytes) -> NotRecorded:
-        if not self._answers:
-            return NotRecorded("There is no record of any request.")
-        at, nearest = max((count_shared(body, known), known) for known in self._answers)
-        asked, known = (_show(text[max(0, at - SHOWN // 3) : at + SHOWN]) for text in (body, nearest))
-        message = (
-            f"This request is not among the {len(self._answers)} recorded ones. From byte {at} on it differs "
-            f"from the nearest: asked {asked}, recorded {known}."
-        )
-        return NotRecorded(message, hint="The code, the prompts or the model's settings have changed.")
 
 
 def _show(part: bytes) -> str:

@@ -61,8 +61,7 @@ def list_rejections(model: Model) -> list[LearnedRejection]:
 
 def without_rejected(model: Model, rejections: Sequence[LearnedRejection], *, asks_for_tools: bool) -> Model:
     """Return the model without the abilities that its endpoint rejected, for a new run. An ability that the user stated
-    in plait.toml stays. So do the tools if `asks_for_tools`: the loop cannot work without native tools, so it has to
-    ask."""
+    in plait.toml stays. So do the tools if `asks_for_tools`: the loop needs native tools."""
     if not rejections:
         return model
     members = []

@@ -92,8 +92,7 @@ def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
 
 
 def add_settings(model: Model, phase: str, settings: AgentSettings) -> Model:
-    """Return a model with an agent's settings for a phase. Its spec names them. Raises `ConfigError` if the model takes
-    no settings."""
+    """Return a model with an agent's settings for a phase, named in its spec. Raises `ConfigError` if it takes none."""
     if not choose_settings(phase, agent=settings).are_set:
         return model
     members = []
@@ -316,7 +315,6 @@ def _variable_in(header: str) -> str:
 def _chat_model(
     spec: str, name: str, endpoint: EndpointConfig, config: ModelConfig, *, key: str, base_env: str
 ) -> ChatModel:
-    """Make the model of an endpoint."""
     _warn_of_short_secret(key, endpoint.key_env or f"the key for {endpoint.base_url}")
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens

@@ -35,8 +35,7 @@ from plait.user_functions import call_plain
 
 
 class ScriptedTurn(msgspec.Struct, frozen=True):
-    """A reply whose calls, or whose answer, are written as the request wants them: as native calls, or as text in the
-    format of the loop."""
+    """A reply whose calls or answer are written as the request wants: natively, or as text in the loop's format."""
 
     reply: Reply
     answer: Any = UNSET
@@ -202,11 +201,9 @@ class Scripted:
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. Pure."""
         return reading.decode(response, think, load_wire(CHAT), Target(self.spec, self.name))
 
     def without(self, ability: str) -> Scripted:
-        """Return the same script for an endpoint without an ability."""
         made = copy(self)
         made.abilities, made._state = self.abilities.without(ability), _State()
         return made

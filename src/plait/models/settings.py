@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
@@ -81,7 +82,10 @@ def split_settings(spec: str) -> tuple[str, ModelSettings]:
     given: dict[str, Any] = {}
     rest = spec
     while found := _SETTING.search(rest):
-        given[found[1]] = _read_value(found[1], found[2].strip())
+        value: Any = found[2].strip()
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(value, type=tuple[str, ...] if found[1] == "stop" else str)
+        given[found[1]] = value
         rest = rest[: found.start()]
     return rest, read_settings(given, repr(spec), strict=False) if given else NO_SETTINGS
 
@@ -100,13 +104,6 @@ def _write_value(value: Any) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
     texts = (value,) if isinstance(value, str) else value
     return ",".join(texts) if texts and all(map(_PLAIN.fullmatch, texts)) else _escape(value)
-
-
-def _read_value(name: str, text: str) -> Any:
-    try:
-        return msgspec.json.decode(text, type=tuple[str, ...] if name == "stop" else str)
-    except msgspec.DecodeError:
-        return text
 
 
 def _escape(value: Any) -> str:

@@ -71,8 +71,7 @@ def tokens_of_family(name: str) -> tuple[str, ...]:
 
 
 def tokens_of_file(path: Path) -> tuple[str, ...]:
-    """Return the special tokens in the vocabulary of a GGUF file; none if it cannot be read. Loading reports the
-    reason."""
+    """Return the special tokens of a GGUF file's vocabulary; none if it is unreadable (loading says why)."""
     return _read_file(path)[0]
 
 
@@ -91,8 +90,7 @@ def _read_file(path: Path) -> tuple[tuple[str, ...], bool]:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: int, size: int) -> tuple[tuple[str, ...], bool]:
-    # Control tokens, and the user-defined tokens that the chat template writes. Others, such as `<h1>` and runs of
-    # spaces, mean the same in any text.
+    # Control tokens, and user-defined ones that the chat template writes. Others (`<h1>`, spaces) are ordinary text.
     with open_file(path) as file:
         found = _metadata(file)
     tokens, types, template = found.get(_TOKENS, []), found.get(_TYPES, b""), found.get(_TEMPLATE, "")

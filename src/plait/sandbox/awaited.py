@@ -41,8 +41,7 @@ _Place = tuple[int, ...]
 
 
 def awaited_calls(code: str) -> set[tuple[int, int]]:
-    """Return the places (`lineno` and `col_offset` of `ast.Call`) of the awaited calls in `code`. Empty for code that
-    cannot be parsed."""
+    """Return the places (`lineno`, `col_offset`) of the awaited calls in `code`; none if it cannot be parsed."""
     tree = parse(code)
     return awaited_in(tree) if tree is not None else set()
 

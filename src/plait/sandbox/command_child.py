@@ -26,8 +26,7 @@ _ETC = """alternatives bash.bashrc ca-certificates debian_version fonts gai.conf
 ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime login.defs magic mime.types nsswitch.conf os-release
 passwd pki/tls/certs profile protocols python3 R services shells ssl/certs ssl/openssl.cnf terminfo timezone"""
 READABLE = (*_SYSTEM.split(), *(f"/etc/{name}" for name in _ETC.split()))
-"""What a command reads of the machine: folders of programs and libraries, and some files of /etc. Others may hold
-secrets."""
+"""What a command reads of the machine: programs, libraries, and some files of /etc. Others may hold secrets."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
@@ -96,7 +95,10 @@ def _first_process(settings: dict[str, Any], status: int, alive: int) -> int:
     _build_root(folder, settings)
     set_process(confine.PR_SET_DUMPABLE, 0)
     set_process(confine.PR_SET_NO_NEW_PRIVS, 1)
-    _drop_capabilities()
+    for capability in range(64):  # for the programs that it starts, too, also if it is root
+        _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3)
+    header = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
+    call_kernel(_SYS[platform.machine()]["capset"], header, bytes(24))
     rules = [("/", confine.READ_AND_RUN), ("/dev", confine.DEVICES)]
     rules += [(path, confine.ALL_BUT_DEVICES) for path in ("/tmp", "/dev/shm", folder)]
     if not confine.landlock(rules):
@@ -207,11 +209,3 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
 def _restrict(path: str, attributes: int, flags: int = _RECURSIVE) -> None:
     attr = attributes.to_bytes(8, sys.byteorder) + bytes(24)
     call_kernel(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attr, len(attr))
-
-
-def _drop_capabilities() -> None:
-    """Drop all capabilities of this process and of the programs that it starts, also if it is root."""
-    for capability in range(64):
-        _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3)
-    header = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
-    call_kernel(_SYS[platform.machine()]["capset"], header, bytes(24))

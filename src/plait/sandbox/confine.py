@@ -81,8 +81,7 @@ def drop_privileges() -> None:
 def landlock(allowed: Iterable[tuple[str, int]] = ()) -> int:
     """Refuse every file, TCP port, abstract socket and signal to this thread and those it starts, with Landlock.
 
-    `allowed` are exceptions: a folder, and the rights below it. Returns the version of the kernel's Landlock; 0 if
-    there is none.
+    `allowed` are exceptions: a folder, and the rights below it. Returns the kernel's version of Landlock, 0 for none.
     """
     try:
         version = call_kernel(_SYS_LANDLOCK_CREATE, None, 0, 1)
@@ -147,7 +146,7 @@ def lock() -> None:
         ("open a file", lambda: os.open("/", os.O_RDONLY)),
         ("look at a file", lambda: os.stat("/")),
         ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
-        ("start a process", _fork),
+        ("start a process", lambda: os.fork() or os._exit(0)),
         ("signal another process", lambda: os.kill(os.getpid(), 0)),
         error=errno.EPERM,  # Landlock's own is another
     )
@@ -175,8 +174,3 @@ def require_refused(words: str, *attempts: tuple[str, Callable[[], object]], err
             if error in (0, refusal.errno):
                 continue
         raise CannotConfine(f"{words} {what}")
-
-
-def _fork() -> None:
-    if os.fork() == 0:
-        os._exit(0)

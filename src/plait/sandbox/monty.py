@@ -62,7 +62,7 @@ class MontySession:
         self.values = Values()
         self._exceptions = frozenset(get_args(self._monty.ExcType))
         self.worker = Worker(settings)
-        self._sources: dict[str, str] = {}
+        self.sources: dict[str, str] = {}  # the pieces so far, by file name
         self._piece: MontyPiece | None = None
         self._busy = False
         self._closed = False
@@ -75,7 +75,8 @@ class MontySession:
         if self._closed:
             return SandboxTurn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
         if self._piece is not None:
-            await self._give_up()
+            await self._unwind(self._piece)
+            self._piece = None
         if not await self.worker.ready():
             self._forget()
             gone = "what the session had can't be had again: its names are gone"
@@ -86,10 +87,10 @@ class MontySession:
             code.encode()
         except UnicodeEncodeError:
             return self._end(CodeError("SyntaxError", "the code has lone surrogates, which no text may have"))
-        if (found := find_unsupported(code, self._sources.values(), self.settings.functions)) is not None:
+        if (found := find_unsupported(code, self.sources.values(), self.settings.functions)) is not None:
             line, why = found
             return self._end(code_error(code, "NotImplementedError", why, line))
-        self._sources[filename] = piece.fed
+        self.sources[filename] = piece.fed
         return await self._go(self.worker.feed(piece.fed, piece.print), piece)
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
@@ -176,17 +177,11 @@ class MontySession:
         text = f"{words or message}. {UNDONE}" if undone else f"{words or message}."
         return code_error(piece.code, kind, text, line, limit)
 
-    async def _give_up(self) -> None:
-        piece = self._piece
-        assert piece is not None
-        await self._unwind(piece)
-        self._piece = None
-
     async def _unwind(self, piece: MontyPiece) -> tuple[bool, bool]:
         """End a waiting piece. Returns whether the piece was undone, and whether all names were lost. If the code
         cannot catch an exception, Plait raises one at the call and keeps the names made so far."""
         waits = getattr(piece.at, "pending_call_ids", None)
-        earlier = (one for one in self._sources.values() if re.search(r"\b(def|class|lambda)\b", one))
+        earlier = (one for one in self.sources.values() if re.search(r"\b(def|class|lambda)\b", one))
         if piece.at is not None and waits != [] and not any(map(_HOLDS.search, (piece.code, *earlier))):
             given_up = {"exc_type": "KeyboardInterrupt", "message": "given up"}
             try:
@@ -209,7 +204,7 @@ class MontySession:
     def _forget(self) -> None:
         self.worker.forget()
         self.values = Values()
-        self._sources.clear()
+        self.sources.clear()
 
     # answers
 
@@ -222,15 +217,10 @@ class MontySession:
             return self.make_error_answer("TypeError", str(unfit))
 
     def make_error_answer(self, kind: str, message: str) -> Any:
-        """Return the answer that raises an exception. One that Monty does not know becomes a RuntimeError with its
-        name."""
+        """Return the answer that raises an exception. One unknown to Monty becomes a RuntimeError with its name."""
         if kind not in self._exceptions:
             kind, message = "RuntimeError", f"{kind}: {message}"
         return {"exc_type": kind, "message": clean(message)}
-
-    def source(self, filename: str) -> str:
-        """Return the piece of that name; "" if unknown."""
-        return self._sources.get(filename, "")
 
 
 def read_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError:
@@ -240,18 +230,13 @@ def read_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError
     kind, message = kind.rpartition(".")[2], plain(message)
     frames = [frame for frame in problem.traceback() if frame.filename == piece.filename]
     line = frames[-1].line if frames else 0
-    limit = limit_of(problem, kind, message)
+    limit: CodeLimit = "recursion" if kind == "RecursionError" else ""
+    if kind == "TimeoutError" and not problem.traceback() and "time limit exceeded" in message:
+        limit = "time"
+    elif kind == "MemoryError" and ("memory limit" in message or not message):
+        limit = "memory"
     message = describe_limit(limit, limits)[1] if limit else _clear(kind, message)
     return code_error(piece.code, kind, message, line, limit)
-
-
-def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
-    """Return the limit that an exception reports; "" for none."""
-    if kind == "TimeoutError" and not problem.traceback() and "time limit exceeded" in message:
-        return "time"
-    if kind == "MemoryError" and ("memory limit" in message or not message):
-        return "memory"
-    return "recursion" if kind == "RecursionError" else ""
 
 
 def _clear(kind: str, message: str) -> str:

@@ -96,7 +96,10 @@ class MontyPiece:
             self.calls = tuple(self._promised.pop(one) for one in ids)
             return None
         if hasattr(at, "variable_name"):
-            return self._name(at)
+            # An undefined name may be a tool; a handle has no attributes.
+            is_tool = at.object_id is None and at.variable_name in self._session.settings.functions
+            resume: Any = at.resume
+            return resume(value=stub(at.variable_name)) if is_tool else resume()  # type: ignore[no-any-return]
         answer = self._inside(at)
         if answer is not None:
             return _resume(at, answer)
@@ -112,14 +115,6 @@ class MontyPiece:
         self.at, self.ids, self.calls = at, None, (call,)
         return None
 
-    def _name(self, at: Any) -> Awaitable[Any]:
-        """Answer a look-up: an undefined name may be a tool; a handle has no attributes."""
-        name = at.variable_name
-        resume: Any = at.resume
-        if at.object_id is None and name in self._session.settings.functions:
-            return resume(value=stub(name))  # type: ignore[no-any-return]
-        return resume()  # type: ignore[no-any-return]
-
     def _call(self, at: Any) -> OutCall:
         values, limits = self._session.values, self._session.settings.limits
         budget = Budget(limits.call_items, limits.call_depth)
@@ -134,7 +129,7 @@ class MontyPiece:
         if at.allow_eager_await:
             return True
         where = at.position
-        source = self._session.source(where.filename)
+        source = self._session.sources.get(where.filename, "")
         if where.filename not in self._awaited:
             # The result of a function of an earlier piece may be awaited in this one.
             both = source if where.filename == self.filename else f"{source}\n{self.fed}"
@@ -189,15 +184,15 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
     tree = parse(code)
     if tree is None:
         return code
-    names = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name)))
-    own = {one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one)}
-    functions = functions - own
+    nodes = list(ast.walk(tree))
+    functions -= {one.name for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    functions -= {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     lines = [line.encode() for line in code.split("\n")]
     edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, new text
     for call in returned_calls(tree):
         if isinstance(call.func, ast.Name) and call.func.id in functions:
             edits.append((call.lineno - 1, call.col_offset, call.col_offset, b"await "))
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Call(ast.Name("map"), [ast.Name(tool), each], []) if tool in functions:
                 ends = each.end_lineno, each.end_col_offset, node.end_col_offset
@@ -208,10 +203,6 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
     for line, start, end, text in sorted(edits, reverse=True):
         lines[line] = lines[line][:start] + text + lines[line][end:]
     return b"\n".join(lines).decode()
-
-
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _place(source: str, start: int) -> tuple[int, int]:

@@ -28,8 +28,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def find_unsupported(code: str, earlier: Iterable[str], tools: frozenset[str]) -> tuple[int, str] | None:
-    """Return the line that Monty would run differently, and why; None if there is none. `earlier`: the earlier
-    pieces."""
+    """Return the line that Monty would run differently, and why; None for none. `earlier`: the earlier pieces."""
     if "__" not in code and " for " not in code and "map" not in code:
         return None
     tree = parse(code)

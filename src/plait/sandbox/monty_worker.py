@@ -164,11 +164,6 @@ def _close(owner: int) -> None:
         mine = _pools.pop(owner)
         _apart(lambda: mine.__aexit__(None, None, None))
     # The package's threads still release Python objects. Doing that while the interpreter ends would abort it.
-    _settle()
-
-
-def _settle() -> None:
-    """Wait until the other threads of this process are idle, at most `SETTLE_SECONDS`."""
     deadline, still = time.monotonic() + SETTLE_SECONDS, 0
     while still < 4 and time.monotonic() < deadline:
         time.sleep(0.012)
@@ -201,8 +196,7 @@ class Worker:
         self._closed = False
 
     async def ready(self) -> bool:
-        """Get a worker with the saved state. Returns False if the state could not be restored, so all names are lost.
-        Raises `NoWorker`."""
+        """Get a worker with the saved state. Returns False if all names are lost. Raises `NoWorker`."""
         if self._session is not None:
             return True
         session = await checkout(self._settings)
@@ -264,7 +258,6 @@ class Worker:
         self._saved, self._saving, self.fed = None, True, 0
 
     def kill(self) -> None:
-        """Kill its process. The current work fails."""
         if self.pid is not None:
             stop(self.pid)
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_NO_MODULES = (".dist-info", ".data", ".libs")
 _REQUIRED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
@@ -27,8 +28,7 @@ class InstalledPackages(Struct, frozen=True):
 @cache
 def find_packages(names: tuple[str, ...]) -> InstalledPackages:
     """Find installed packages by the names of their distributions or modules. What they depend on is found by their
-    metadata; what is not installed of it is left out. Raises `ConfigError` for a package that is missing, and for what
-    is no name of one."""
+    metadata; what is not installed of it is left out. Raises `ConfigError` for a missing package or an invalid name."""
     for name in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             hint = 'Give names without versions: Process(packages=["pandas"]), or process:pandas,numpy.'
@@ -45,7 +45,11 @@ def find_packages(names: tuple[str, ...]) -> InstalledPackages:
         if key in found:
             continue
         found.add(key)
-        own = dict.fromkeys(_modules_of(distribution))
+        parts = [(file.parts[0], file.suffix) for file in distribution.files or ()]
+        tops = {
+            top.partition(".")[0] for top, suffix in parts if suffix in (".py", ".so") and not top.endswith(_NO_MODULES)
+        }
+        own = dict.fromkeys(sorted(filter(str.isidentifier, tops)))
         if is_named and not own:
             hint = f"Install it in full: pip install --force-reinstall {name}"
             what = f"The package {name!r} has no modules that the sandbox can find: it may be an editable install."
@@ -70,13 +74,3 @@ def _find(name: str, is_named: bool) -> Any:
         return distribution(owner)
     hint = f"Install it in this environment: pip install {name}"
     raise ConfigError(f"The package {name!r} of the sandbox is not installed.", hint=hint)
-
-
-def _modules_of(distribution: Any) -> list[str]:
-    """Return the names of the modules and packages in a distribution, without those below them."""
-    names = dict.fromkeys(
-        file.parts[0].partition(".")[0]
-        for file in distribution.files or ()
-        if file.suffix in (".py", ".so") and not file.parts[0].endswith((".dist-info", ".data", ".libs"))
-    )
-    return sorted(name for name in names if name.isidentifier())

@@ -1,7 +1,6 @@
 """The worker process as its parent controls it: start, messages, pauses, end.
 
-The parent checks all that the worker says: a message has a maximum length, must have the number of the request, and
-must arrive in time.
+The parent checks all that the worker says: a message's length, its request's number, and that it arrives in time.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import fcntl
 import json
 import mmap
 import os
-import queue
 import re
 import shutil
 import signal
@@ -24,7 +22,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from plait.core.errors import ConfigError
@@ -43,32 +41,6 @@ _T = TypeVar("_T")
 
 class Broken(Exception):
     """Raised when the worker is gone or broke the protocol."""
-
-
-class _Starter:
-    """The thread that starts the workers and waits for their ends. The kernel ends a worker together with the *thread*
-    that started it, so that thread must live as long as the program."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="plait-sandbox", daemon=True).start()
-
-    def _run(self) -> None:
-        _keep_addresses()
-        while True:
-            future, task = self.tasks.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(task())
-                except BaseException as problem:
-                    future.set_exception(problem)
-            del future, task
-
-    def do(self, task: Callable[[], _T]) -> Future[_T]:
-        future: Future[_T] = Future()
-        self.tasks.put((future, task))
-        return future
 
 
 def _keep_addresses() -> None:
@@ -94,16 +66,18 @@ def _marks(data: bytes) -> int:
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
-_starter: _Starter | None = None
+_starter: tuple[int, ThreadPoolExecutor] | None = None
 _starting = threading.Lock()
 
 
 def _in_starter(task: Callable[[], _T]) -> Future[_T]:
+    """Do a task in the thread that starts the workers and waits for their ends. The kernel ends a worker together with
+    the *thread* that started it, so that thread must live as long as the program."""
     global _starter
     with _starting:
-        if _starter is None or _starter.pid != os.getpid():
-            _starter = _Starter()
-        return _starter.do(task)
+        if _starter is None or _starter[0] != os.getpid():
+            _starter = os.getpid(), ThreadPoolExecutor(1, "plait-sandbox", _keep_addresses)
+        return _starter[1].submit(task)
 
 
 class Child:
@@ -131,8 +105,8 @@ class Child:
     ) -> tuple[int, dict[str, Any]]:
         """Send a message and return its answer with its length. The process is stopped between two exchanges.
 
-        The answer has at most `max_bytes` bytes and about `items` values, and must arrive within `seconds`. Raises
-        `TimeoutError`, `Broken`.
+        The answer has at most `max_bytes` bytes, about `items` values. Raises `TimeoutError` after `seconds`, or
+        `Broken`.
         """
         data = await asyncio.to_thread(_written, message) if "results" in message else _written(message)
         loop = asyncio.get_running_loop()

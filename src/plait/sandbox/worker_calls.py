@@ -191,8 +191,7 @@ class Names(dict[str, Any]):
 
 
 class LoopRun(BaseEventLoop):
-    """An event loop without sockets. When nothing is ready, it makes all awaited calls; if there are none, it skips to
-    the next timer."""
+    """An event loop without sockets. When idle, it makes all awaited calls, or else skips to the next timer."""
 
     def __init__(self, ask: Callable[[list[WorkerCall]], list[Any]], clock: Clock) -> None:
         super().__init__()

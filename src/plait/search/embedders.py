@@ -76,8 +76,7 @@ def require_modules(*modules: str) -> None:
 
 
 class FunctionEmbedder:
-    """A user's own function as an `Embedder`. Without a name its vectors are not cached, because Plait cannot know when
-    the function changes."""
+    """A user's function as an `Embedder`. Without a name, its vectors are not cached: the function may change."""
 
     def __init__(self, function: EmbedFunction, name: str = "") -> None:
         require_plain(function, "embedder=")

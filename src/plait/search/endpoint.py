@@ -36,8 +36,7 @@ MAX_BODY = 64 << 20
 
 
 def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> EndpointEmbedder:
-    """Return the embedder of `provider:model`, without a request. Raises `ConfigError` for an unknown provider or a
-    missing key."""
+    """Return the embedder of `provider:model`. Raises `ConfigError` for an unknown provider or a missing key."""
     env = os.environ if env is None else env
     provider, _, model = spec.partition(":")
     if provider not in PROVIDERS:
@@ -52,8 +51,7 @@ def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> E
 class EndpointEmbedder:
     """An embedding model behind `base_url`. Its `dim` is known after the first answer. Any thread may use it.
 
-    Plait tries a request `tries` times if the endpoint is overloaded or fails. `timeout` is the longest silence of the
-    endpoint in seconds.
+    A request is tried `tries` times if the endpoint is overloaded or fails. `timeout`: its longest silence in seconds.
     """
 
     def __init__(

@@ -355,7 +355,9 @@ class _Parser:
 
     def call(self, token: Token) -> Number:
         if token.text not in FUNCTIONS:
-            raise self.make_unknown_error(token)
+            near = difflib.get_close_matches(token.text, [*FUNCTIONS, *CONSTANTS], 3, 0.6)
+            hint = f" (did you mean {' or '.join(near)}?)" if near else f": {_FIND}"
+            raise UnclearExpression(f"{cut_text(token.text, 40)!r} is not known{hint}", token.at)
         function, opener = FUNCTIONS[token.text], self.next
         if opener.kind != "open":
             if token.end - token.at == 1:  # the root sign needs no brackets
@@ -378,12 +380,6 @@ class _Parser:
             return arithmetic.bound_number(run(*values))
         except ArithmeticProblem as problem:
             raise UnclearExpression(str(problem), token.at) from None
-
-    def make_unknown_error(self, token: Token) -> UnclearExpression:
-        near = difflib.get_close_matches(token.text, [*FUNCTIONS, *CONSTANTS], 3, 0.6)
-        said = f"{cut_text(token.text, 40)!r} is not known"
-        hint = f" (did you mean {' or '.join(near)}?)" if near else f": {_FIND}"
-        return UnclearExpression(said + hint, token.at)
 
     def make_unexpected_error(self, token: Token) -> UnclearExpression:
         before = self.tokens[self.i - 1] if self.i else token

@@ -74,8 +74,7 @@ class ServiceAnswer:
 class Service:
     """A service: its name for messages, and where its address and its key are set.
 
-    `base` is the default address, or ""; `base_url` and `given_key` are the settings given in Python. `key_hint` says
-    how to get a key.
+    `base` is the default address, or ""; `base_url` and `given_key` are given in Python. `key_hint`: how to get a key.
     """
 
     name: str

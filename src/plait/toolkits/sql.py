@@ -74,13 +74,20 @@ def query(
     ):
         _create_table(database, table)
         _register_functions(database, plain, now or datetime.now(UTC))
-        return _run(database, table, _quote_reserved_words(sql.strip()), seconds, max_rows)
+        # Reserved words of SQLite may name the table, as in FROM table.
+        skipped = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+        named = re.compile(rf"{skipped}|\b((?:from|join)\s+)({'|'.join(_RESERVED.split())})\b", re.I | re.S)
+        sql = named.sub(lambda match: f'{match[1]}"{match[2]}"' if match[1] else match[0], sql.strip())
+        return _run(database, table, sql, seconds, max_rows)
 
 
 def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, max_rows: int) -> Table:
     names: list[str] = ["data"]
-    # A name in WITH wins over the table; SQLite's own tables stay inaccessible.
-    parts = {name for name in _find_with_names(sql) if not name.startswith(("sqlite_", "pragma_"))}
+    # A name in WITH (before `AS (`, perhaps with columns) wins over the table; SQLite's own stay inaccessible.
+    bare = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", sql, flags=re.DOTALL)
+    pattern = r'([`"\[]?[^\s,()]+)\s*(?:\([^()]*\)\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?\('
+    parts = {name.strip('"`[]').lower() for name in re.findall(pattern, bare, re.I)}
+    parts = {name for name in parts if not name.startswith(("sqlite_", "pragma_"))}
     refused: list[str] = []
     end = time.monotonic() + seconds
     database.set_progress_handler(lambda: cancelled() or time.monotonic() > end, 2000)
@@ -142,23 +149,19 @@ def _fetch_rows(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
         while name.lower() in {other.lower() for other in names}:
             name, number = f"{described[0]}_{number}", number + 1
         names.append(name)
-    return _keep_types(Table(names, rows), table)
-
-
-def _keep_types(found: Table, table: Table) -> Table:
-    """Give a column of the result the table's type, if its cells alone do not determine it."""
+    found = Table(names, rows)
     types = {column.name.lower(): column.type for column in table.columns}
     columns = list(found.columns)
-    cells: list[Sequence[Any]] = []
+    kept: list[Sequence[Any]] = []
     for i, column in enumerate(columns):
         known = types.get(column.name.lower())
         values = [row[i] for row in found.rows]
         is_bool = known == "bool" and set(values) <= {0, 1, None}
-        if known and (is_bool or set(values) <= {None}):
+        if known and (is_bool or set(values) <= {None}):  # the cells alone do not determine the type
             columns[i] = Column(column.name, known)
             values = [bool(value) if is_bool and value is not None else value for value in values]
-        cells.append(values)
-    return Table(columns, zip(*cells, strict=True))
+        kept.append(values)
+    return Table(columns, zip(*kept, strict=True))
 
 
 def _explain_error(said: str, refused: list[str], table: Table, seconds: float) -> ToolError:
@@ -198,24 +201,6 @@ def _create_table(database: sqlite3.Connection, table: Table) -> None:
         (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
     ):
         database.setlimit(limit, value)
-
-
-def _find_with_names(sql: str) -> set[str]:
-    """Find possible names of a WITH: those before `AS (`, with an optional list of columns between them."""
-    plain = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", sql, flags=re.DOTALL)
-    names = re.findall(
-        r'([`"\[]?[^\s,()]+)\s*(?:\([^()]*\)\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?\(', plain, re.I
-    )
-    return {name.strip('"`[]').lower() for name in names}
-
-
-def _quote_reserved_words(sql: str) -> str:
-    """Quote reserved words of SQLite that name the table, as in FROM table."""
-    skipped = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
-    named = rf"\b((?:from|join)\s+)({'|'.join(_RESERVED.split())})\b"
-    return re.sub(
-        f"{skipped}|{named}", lambda match: f'{match[1]}"{match[2]}"' if match[1] else match[0], sql, flags=re.I | re.S
-    )
 
 
 def _quote(name: str) -> str:
@@ -260,8 +245,7 @@ def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection,
 
 
 def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
-    """Implement LIKE without its exponential time: parts between two % have a fixed length, so the first match is
-    best."""
+    """Implement LIKE without exponential time: a part between two % has a fixed length, so its first match is best."""
     if pattern is None or text is None:
         return None
     text = str(text)
@@ -284,8 +268,7 @@ def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
             return False
         at = found.end()
     ending = re.compile(f"(?:{parts[-1]})\\Z", re.IGNORECASE | re.DOTALL)
-    last = ending.search(text, at)
-    return last is not None
+    return ending.search(text, at) is not None
 
 
 def compare_dates(left: str, right: str) -> int:

@@ -207,8 +207,17 @@ def table_of(mapping: Mapping[Any, Any], where: str) -> LookupTable:
 
 def read_json(text: str, where: str) -> LookupTable:
     """Read a table from a JSON object, or from a list of records, by the first field of the first record."""
+
+    def check_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ConfigError(f"{where} has the key {key!r} twice in one object.", hint="Remove one.")
+            found[key] = value
+        return found
+
     try:
-        value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
+        value = json.loads(text, object_pairs_hook=check_unique)
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.", hint="Correct it there."
@@ -220,15 +229,6 @@ def read_json(text: str, where: str) -> LookupTable:
     if not isinstance(value, list) or not all(isinstance(row, dict) and row for row in value):
         raise ConfigError(f"{where} is neither an object nor a list of objects.", hint="Give keys with their values.")
     return _read_records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
-
-
-def _check_unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ConfigError(f"{where} has the key {key!r} twice in one object.", hint="Remove one.")
-        found[key] = value
-    return found
 
 
 def _read_records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> LookupTable:

@@ -1,5 +1,4 @@
-"""`websearch` by a service with SerpApi's form, which chooses the answer from its result. `wikipedia` by MediaWiki's
-API, which needs no key."""
+"""`websearch` by a service with SerpApi's form, and `wikipedia` by MediaWiki's API, which needs no key."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The context of a tool call: whether it was cancelled, and what the runtime offers to the tool. The runtime sets it
-around each call."""
+"""The context of a tool call, set by the runtime: whether it was cancelled, and what the runtime offers to the tool."""
 
 from __future__ import annotations
 

@@ -235,8 +235,7 @@ def load_object(word: str, what: str) -> Any:
 
 
 def find_attribute(module: ModuleType, name: str, place: str, word: str, kind: type = Tool) -> Any:
-    """Return the value of a dotted name in a module. Raises `ConfigError` with similar names, first of values of a
-    kind, if it does not exist."""
+    """Return the value of a dotted name in a module. Raises `ConfigError` with similar names, those of a kind first."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -248,8 +247,7 @@ def find_attribute(module: ModuleType, name: str, place: str, word: str, kind: t
 
 
 def _make_tools(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
-    """Make tools from the value of a word: a tool, a module, a function, or a function that makes tools of the
-    argument."""
+    """Make tools from the value of a word: a tool, a module, a function, or one that makes tools of the argument."""
     name = word.partition(":")[0]
     if isinstance(found, Tool):
         if argument is not None:

@@ -80,8 +80,7 @@ def is_toolset(item: Any) -> bool:
 
 
 def tools_of_object(item: Any) -> tuple[Tool, ...]:
-    """Make tools of the public methods of a class, a factory or an object. Raises `ConfigError` without such
-    methods."""
+    """Make tools of the public methods of a class, a factory or an object. Raises `ConfigError` if it has none."""
     if is_toolset(item):
         return (item if isinstance(item, PerRun) else toolset(item)).tools()
     return _make_tools(_find_methods(type(item)), item)

@@ -85,8 +85,7 @@ class Signature(Struct, frozen=True):
         return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
     def bind(self, tool: str, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`. Raises only
-        `BadInput`."""
+        """Return the Python values of an input by parameter name, without defaults. Raises only `BadInput`."""
         try:
             placed, faults = place_arguments(self.schema, given, self.spread, by_name=kept is not None)
             if self.bound:

@@ -85,8 +85,7 @@ async def run_in_thread(function: Callable[[], Any], start: StartWork = start_th
         try:
             result = context.run(function)
         except (KeyboardInterrupt, asyncio.CancelledError, StopIteration) as why:
-            # Ctrl-C and cancellation never reach this thread: it is the tool that says so, and it must not look
-            # as if somebody else did.
+            # Ctrl-C and cancellation never reach this thread, so the tool itself raised this.
             error = ToolError(": ".join((type(why).__name__, *map(str, why.args))))
         except BaseException as why:
             error = why

@@ -73,8 +73,7 @@ class TookEffect(Struct, frozen=True):
 
 
 class NoEffect(Struct, frozen=True):
-    """What a tool's `verify` answers if the earlier call has had no effect so far. `closed`: nor will it, because the
-    call's key is refused from now on."""
+    """What `verify` answers if the earlier call has had no effect. `closed`: nor will it, as its key is now refused."""
 
     closed: bool = False
 

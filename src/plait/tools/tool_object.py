@@ -51,8 +51,7 @@ def is_lifecycle(kind: type, name: str) -> bool:
 
 
 class ObjectUse:
-    """The use of an object by one call. `before` is the use that it waits for, `last` the last use of the same object
-    by agents of this call."""
+    """A call's use of an object. `before`: the use that it waits for; `last`: the last one by agents of this call."""
 
     def __init__(self, owner: ToolObject, within: tuple[ObjectUse, ...]) -> None:
         self.owner, self.within, self.process = owner, within, os.getpid()
@@ -69,8 +68,7 @@ class ObjectUse:
 class ToolObject:
     """An object whose methods are tools. `item` is the user's own; `make` makes one for a run, which closes it.
 
-    `is_async` says that the object belongs to the event loop: it is made, opened and closed there, and not on its
-    thread.
+    `is_async`: the object is made, opened and closed on the event loop, and not on its thread.
     """
 
     def __init__(self, item: Any = None, make: Callable[[], Any] | None = None, is_async: bool = False) -> None:
@@ -225,8 +223,7 @@ def _waits_for_itself(use: ObjectUse) -> bool:
 
 
 def find_owner(function: Any) -> ToolObject | None:
-    """Return the object whose method a function is, also inside of `partial` and `wraps`, or which is called itself;
-    None for any other function."""
+    """Return the object whose method a function is, also in `partial` and `wraps`, or that is called; else None."""
     while (item := getattr(function, "__self__", None)) is None:
         if isinstance(function, partial):
             function = function.func

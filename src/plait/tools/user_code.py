@@ -10,8 +10,7 @@ from plait.core.errors import ConfigError
 from plait.user_files import open_file
 
 _run: dict[tuple[str, str, bytes], ModuleType] = {}
-"""The modules of files that were run, by kind, path and content: tools, an agent and its dependencies from one file
-share their classes."""
+"""The modules of files that were run, by kind, path and content: what comes from one file shares its classes."""
 
 
 def run_file(name: str, kind: str) -> ModuleType:

@@ -1,7 +1,6 @@
 """Runs one action of codeact: executes the code, makes its calls, and builds the observation.
 
-`stop` is a call that gets no reply, so an `except` in the code cannot swallow it. The results of the search tool are
-printed.
+`stop` is a call without a reply, so no `except` in the code swallows it. Results of the search tool are printed.
 """
 
 from __future__ import annotations
@@ -112,7 +111,11 @@ class Work:
             return structs.replace(self._observation(code, self._escape(said, inline=True)), trouble="refused")
         ran = yield from execute(code)
         while True:
-            self._printed(ran.output)
+            if ran.output:
+                self._action.shown.append(ran.output)
+                self._action.printed += ran.output
+            if self._action.printed.strip():
+                self._said = self._action.printed.strip()
             self._action.shown += [f"{each.id}: {each.about}\n" for each in ran.made]
             self._action.files += ran.attachments
             if ran.done:
@@ -179,21 +182,12 @@ class Work:
         return Call(self._context.search, {names[0]: words} if names else words)
 
     def _search_result(self, text: str) -> str:
-        """Return the result of a search as the prompts show it."""
         hits = tuple(map(python_function, tools_found(self._context.known_tools, [text])))
         return self._context.prompt("search_result", text=text, hits=hits).rstrip()
 
     # -- observations
 
-    def _printed(self, output: str) -> None:
-        if output:
-            self._action.shown.append(output)
-            self._action.printed += output
-        if self._action.printed.strip():
-            self._said = self._action.printed.strip()
-
     def _ended(self, ran: Ran) -> Effects[str]:
-        """Return the observation of code that ended, with or without an error."""
         output, error = "".join(self._action.shown), ran.error
         if error is None:
             silent = not output.strip()
@@ -236,13 +230,11 @@ class Work:
         return self._context.prompt("observation", error=error, hint=hint, **shown).rstrip()
 
     def _functions(self, but: str = "") -> str:
-        """List the functions that the model was shown, except `but`."""
         shown = (tool.name for tool in self._context.tools if tool.name not in (but, self._context.search))
         return ", ".join(f"`{name}`" for name in shown)
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
-        """Return the calls whose results were not printed, as code, with these results. Otherwise the model has to ask
-        again."""
+        """Return the calls whose results were not printed, as code: the model need not make them again."""
         unseen = [(call, text) for call, text in self._action.brought if text.strip() not in output]
         return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
 
@@ -266,8 +258,7 @@ class Work:
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
-        """Return the observation, with a remark if the same code gave it before. Raises `LimitNear` after too many
-        repeats."""
+        """Return the observation, with a remark if the same code gave it before; too many repeats raise `LimitNear`."""
         bare = text
         for said in self._action.notes:  # a remark about a repeated call does not make it a different one
             bare = bare.replace(f"({said})", "").rstrip()

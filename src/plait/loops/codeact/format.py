@@ -178,8 +178,7 @@ class CodeFormat(TurnCodec):
         return signature_lines(tools)
 
     def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False) -> str | None:
-        """Return GBNF of a turn: a thought of one line, code of at most 60 lines. `opened`: the prompt ends with the
-        opening words of the thought."""
+        """Return GBNF of a turn: a thought of one line, code of at most 60 lines."""
         thought = '" "? thought "\\n"' if opened else f'"THOUGHT {n}:\\n" thought "\\n"'
         return "\n".join(
             [

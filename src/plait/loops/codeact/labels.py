@@ -62,8 +62,7 @@ class CodeWords(LabelWords):
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels, fences, tags of code, and lines of Python that name a function of the run, in data.
 
-        `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`. Escaping twice changes
-        nothing more.
+        `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`.
         """
         text = _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), self._labels.escape(text))
         text = _TAGS.sub(r"<\\", text)

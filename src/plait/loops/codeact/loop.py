@@ -215,8 +215,7 @@ class CodeAct(CheckedOptions):
         tail: tuple[Message, ...] = (),
         **options: Any,
     ) -> Effects[Reply]:
-        """Make one model call with the log and the opening of the reply; `tail` may hold a bad reply and the
-        complaint."""
+        """Make one model call with the log and the opening of the reply; `tail`: a bad reply and the complaint."""
         shape = page.think(phase, log, view, opening, tail)
         stands = self.transcript == "completion" or (self.transcript == "user" and not tail)
         options |= {"prefill": "" if stands else opening, "max_tokens": self.max_tokens}

@@ -120,7 +120,6 @@ class TurnReader:
         return self._keep(Turn(thought, Call(CODE, block.code)), block.end)
 
     def _answer(self) -> Turn:
-        """Return the turn of the last final answer."""
         first, last = self._answers[0], self._answers[-1]
         end = next((one.start for one in self._labels if one.start > last.start), len(self._text))
         answer = WORDS.unguard(self._text[last.end : end].strip()).strip()
@@ -151,7 +150,6 @@ class TurnReader:
         return thought
 
     def _check_label(self, label: Label, word: str) -> None:
-        """Add a remark if a label differs from the format."""
         if label.number not in (0, self._n):
             said = f"the {word.lower()} was numbered {label.number} in turn {self._n}"
             self._remarks.append(repair_remark(said))

@@ -53,8 +53,7 @@ class PythonArgument(Struct, frozen=True):
 
 
 class PythonFunction(Struct, frozen=True):
-    """A tool as a Python function, for templates. `result` is the returned type, "" if unknown; `returns` describes the
-    result in words."""
+    """A tool as a Python function, for templates. `result`: its type, "" if unknown; `returns`: the same in words."""
 
     name: str
     arguments: tuple[PythonArgument, ...] = ()
@@ -102,8 +101,7 @@ def _literal(value: JSON) -> str:
 
 
 def returned_type(tool: ToolSpec) -> tuple[str, str]:
-    """Return a tool's returned type (if its description is or begins with one, "dict: the entry") and its
-    description."""
+    """Return a tool's returned type (if the description begins with one, "dict: the entry") and its description."""
     words = " ".join(tool.returns.split())
     head, colon, rest = words.partition(":")
     kind = re.split(r"[\[ .]", head, maxsplit=1)[0]

@@ -100,7 +100,10 @@ class Joiner(Codec[Verdict]):
         ends = [*(label.start() for label in labels[1:]), len(text)]
         parts = [(_kind(label), _said(text[label.end() : end], label)) for label, end in zip(labels, ends, strict=True)]
         before = text[: labels[0].start()].strip()
-        at = _decision(parts)
+        decisive = [i for i, (kind, text) in enumerate(parts) if kind in ("finish", "replan") and text]
+        clear = [i for i in decisive if not _NOTHING.fullmatch(parts[i][1])]
+        # The first part with content decides, else an answer such as "no".
+        at = next(iter([*clear, *(i for i in decisive if parts[i][0] == "finish")]), None)
         thoughts = [before, *(said for kind, said in parts[: at if at is not None else None] if kind == "thought")]
         thought = "\n".join(each for each in thoughts if each)
         if at is None:
@@ -132,12 +135,10 @@ class Joiner(Codec[Verdict]):
         return self.write(Verdict("finish", show_value(answer)))
 
     def grammar(self, tools: Sequence[ToolSpec] = (), n: int = 1, *, opened: bool = False) -> str:
-        """Return GBNF of what `write` makes, each part on one line."""
         kinds = '"Finish: "' if self.last else '( "Finish: " | "Replan: " )'
         return f'root ::= "Thought: " thought "\\n" {kinds} line\n{gbnf.THOUGHT_RULE}\n{gbnf.LINE_RULE}'
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-        """Escape labels in data: `Finish: 1` becomes `Finish\\: 1`."""
         return _ALONE.escape(_LABELS.escape(text)) if _MAYBE_GUARDED.search(text) else text
 
     def parts(self, reading: Verdict) -> Parts:
@@ -171,11 +172,3 @@ def _said(raw: str, label: re.Match[str]) -> str:
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
             text = text[1:-1]
     return _unguard(text).strip()
-
-
-def _decision(parts: list[tuple[str, str]]) -> int | None:
-    """Return which part decides: the first with content, else an answer such as "no"."""
-    said = [i for i, (kind, text) in enumerate(parts) if kind in ("finish", "replan") and text]
-    clear = [i for i in said if not _NOTHING.fullmatch(parts[i][1])]
-    answers = [i for i in said if parts[i][0] == "finish"]
-    return next(iter([*clear, *answers]), None)

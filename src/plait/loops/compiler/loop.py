@@ -84,9 +84,16 @@ class LLMCompiler(CheckedOptions):
         try:
             while True:
                 first = not rounds
-                rounds.append(self._next_round(context, rounds, task.question))
+                earlier = {id: step for round in rounds for id, step in round.work.steps.items()}
+                results = rounds[-1].work.results if rounds else {}
+                options: dict[str, Any] = {
+                    "held": context.approve_plan,
+                    "most": self.max_plan_steps,
+                    "question": task.question,
+                }
+                work = StreamedPlan(context.known_tools, earlier, results, **options)
+                rounds.append(Round(work))
                 failed, chars = yield from fit_prompt(partial(self._make_plan, context, pages, rounds), chars)
-                work = rounds[-1].work
                 if failed and (work.steps or (first and not self.fallback)):
                     return cast(Failed, failed)
                 if failed and first:
@@ -109,21 +116,6 @@ class LLMCompiler(CheckedOptions):
 
     def splitter(self, phase: str) -> Splitter:
         return FORM.stream() if phase == "plan" else JOINER.stream()
-
-    def _next_round(self, context: LoopContext, before: list[Round], question: str) -> Round:
-        """Return the next round, whose calls may name the results of earlier rounds."""
-        earlier = {id: step for round in before for id, step in round.work.steps.items()}
-        results = before[-1].work.results if before else {}
-        return Round(
-            StreamedPlan(
-                context.known_tools,
-                earlier,
-                results,
-                held=context.approve_plan,
-                most=self.max_plan_steps,
-                question=question,
-            )
-        )
 
     def _make_plan(self, context: LoopContext, pages: Pages, rounds: list[Round], chars: int) -> Effects[Failed | None]:
         """Make a plan and start its calls; return why there is none, or None."""

@@ -196,8 +196,7 @@ class StreamedPlan(Dispatch):
 
 
 def _call(step: Step, results: Results, *, is_first: bool) -> Act | Observation:
-    """Return a step's call with its references filled in, or an observation if a result is missing. `is_first`: the
-    step is of the run's first plan."""
+    """Return a step's call, or an observation if a result is missing. `is_first`: of the run's first plan."""
     if missing := _missing(step, results):
         return Observation(f"Not made: {missing}.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),), fixed=is_first and not step.needs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -145,8 +146,7 @@ class JsonTurn(TurnCodec):
         return ()
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
-        """Read the turn in a reply. Raises only `Unreadable`. `kept` is the object as the model wrote it, or in
-        canonical form after a repair."""
+        """Read the turn in a reply. `kept` is the object as written, or in canonical form after a repair."""
         return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
 
     def _read_with_repairs(self, text: str, n: int, tools: Sequence[ToolSpec]) -> Turn:
@@ -219,8 +219,11 @@ class JsonTurn(TurnCodec):
         made = next(iter(calls_in(text, known)), None)
         if made is None or made.broken or (tool := label_scan.tool_of(made.name, known)) is None:
             return None
-        if text[made.start : made.start + 1] == "{" and _is_turn(text, made.start):
-            return None
+        if text[made.start : made.start + 1] == "{":
+            with suppress(NotJson):
+                value = read_value(text, made.start).value
+                if isinstance(value, Mapping) and text_key(value, _OBJECT.name) is not None:
+                    return None
         before, after = text[: made.start].strip("` \n"), text[made.end :].strip("` \n")
         notes += [*map(repair_remark, made.repairs), repair_remark("the call was no object with the keys of a turn")]
         notes += [cut(f"{len(after)} characters after the call")] if after else []
@@ -278,8 +281,7 @@ class JsonTurn(TurnCodec):
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
-    """Read a turn in exactly the requested form; None for anything else. This is a fast path: the lenient reader gives
-    the same result."""
+    """Read a turn in exactly the requested form, else None: a fast path with the result of the lenient reader."""
     text = text.strip()
     if not text.startswith("{") or "<" in text:
         return None
@@ -300,15 +302,6 @@ def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
 def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     known = set(map(attrgetter("name"), tools))
     return [*tools, *(ToolSpec(name, "") for name in ARGUMENTS if name not in known)]
-
-
-def _is_turn(text: str, at: int) -> bool:
-    """Return whether the object at this place names its tool as a turn does."""
-    try:
-        value = read_value(text, at).value
-    except NotJson:
-        return False
-    return isinstance(value, Mapping) and text_key(value, _OBJECT.name) is not None
 
 
 def argument_of(tool: str, given: Any) -> Any:

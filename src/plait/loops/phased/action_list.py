@@ -34,8 +34,7 @@ _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 class Actions(Struct, frozen=True):
     """The actions of a reply. A step's id is its place in the list, from 1; its input None, a list or an object.
 
-    `kept` is the list as the model wrote it, or in canonical form if its brackets were repaired, or something was cut
-    or replaced.
+    `kept` is the list as the model wrote it, or in canonical form if anything was repaired, cut or replaced.
     """
 
     steps: tuple[Step, ...] = ()
@@ -81,8 +80,7 @@ class ActionList(Codec[Actions]):
         return self.write([Step(str(i), call.tool, call.input, thought) for i, call in enumerate(calls, 1)])
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-        """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
-        line."""
+        """Put a backslash into fences, into what would read as an action, and before DONE at the start of a line."""
         return escape_calls(escape_objects(_DONE.sub(r"\1\\", text), OBJECT.name), tools)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:

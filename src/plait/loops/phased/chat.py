@@ -47,8 +47,7 @@ CALL_CHARS = 300
 
 @dataclass(frozen=True)
 class PhasePrompt:
-    """A phase's prompt: `render` takes how it shows its results (`View.of_entry`), `files` are the images and PDF
-    files of the results."""
+    """A phase's prompt: `render` takes how to show its results (`View.of_entry`), `files` are those of the results."""
 
     render: Callable[[View], str]
     files: tuple[Attachment, ...]
@@ -59,8 +58,7 @@ class PhasePrompt:
 
 
 class PhasedChat:
-    """The chat so far. `seen` are all results, as texts, `notes` the remarks below them. `max_tokens` limits each reply
-    (None: no limit)."""
+    """The chat so far. `seen` are the texts of all results, `notes` their remarks. `max_tokens` limits a reply."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None = None) -> None:
         self.task, self.context, self._max_tokens = task, context, max_tokens
@@ -120,8 +118,7 @@ class PhasedChat:
         return answer if isinstance(answer, Failed) else (yield from self._add_reply(prompt, answer))
 
     def ask_for_list(self, prompt: PhasePrompt, bad: BadReply | None, most: int, schema: Any) -> Effects[Reply]:
-        """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
-        repair."""
+        """Return the list of actions that the model writes, up to the last complete entry. `bad`: a list to repair."""
 
         def ask_again(view: View) -> tuple[Message, ...]:
             return bad.ask_again(self.prompt("repair", complaint=bad.complaint).render(view)) if bad else ()

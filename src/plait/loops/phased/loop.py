@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import ClassVar, cast
@@ -190,8 +190,7 @@ def check_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str,
 
 
 def separate_calls(context: LoopContext, tool: str, given: JSON) -> list[JSON]:
-    """Return the inputs of the calls that one action means: `["IBM", "T"]` is two calls of a tool with one
-    parameter."""
+    """Return the inputs of the calls that an action means: `["IBM", "T"]` is two of a tool with one parameter."""
     spec = context.tool(tool)
     return separate_inputs(given, spec.parameters) if spec is not None else [given]
 
@@ -213,12 +212,30 @@ def _words(text: str) -> tuple[str, ...]:
 def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
     """Run the actions concurrently, each as soon as the results that it names exist; show the results in the chat. The
     result of an action that is left out says why. Return the ids of those that another call may correct."""
-    left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _find_left_out(chat, steps)}
-    for id, seen in left_out.items():
-        yield from note("cut", f"action {id} of the list: {seen.text}")
-    same = _find_same(chat.context, [step for step in steps if step.id not in left_out])
-    for id, first in same.items():
-        yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
+    kept: list[Step] = []
+    left_out: dict[str, Observation] = {}
+    for step in steps:
+        rivals = [other.tool for other in kept if are_exclusive(chat.context.known_tools, step.tool, other.tool)]
+        # A search by meaning also works with a whole question, if less well.
+        if step.tool != HISTORY and is_whole_question(step, chat.task.question):
+            why = "its argument is the whole question"
+        elif rivals:
+            why = f"{rivals[0]} does the same job"
+        else:
+            kept.append(step)
+            continue
+        left_out[step.id] = Observation(f"It was left out: {why}.", "cancelled")
+        yield from note("cut", f"action {step.id} of the list: {left_out[step.id].text}")
+    same: dict[str, str] = {}
+    begun: dict[str, str] = {}
+    for step in kept:
+        tool = chat.context.tool(step.tool)
+        # Repeating an effect may be intended. Repeating a question is not, and many repeats would look like a loop.
+        if tool is None or tool.repeatable:
+            first = begun.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
+            if first != step.id:
+                same[step.id] = first
+                yield from note("cut", f"action {step.id} of the list is the same as action {first}: one call is made")
     work = Dispatch(partial(_begin, chat.context, same), left_out)
     shown = [step for step in steps if step.id not in same]
     chat.show_results(shown, work.results)
@@ -240,31 +257,3 @@ def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: R
         return Observation(f"It needs the result of action {missing}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
     return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))
-
-
-def _find_left_out(chat: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """Yield the actions that are skipped, by id, and why: they got the raw question, or an earlier one excludes
-    them."""
-    kept: list[Step] = []
-    for step in steps:
-        rivals = [other.tool for other in kept if are_exclusive(chat.context.known_tools, step.tool, other.tool)]
-        # A search by meaning also works with a whole question, if less well.
-        if step.tool != HISTORY and is_whole_question(step, chat.task.question):
-            yield step.id, "its argument is the whole question"
-        elif rivals:
-            yield step.id, f"{rivals[0]} does the same job"
-        else:
-            kept.append(step)
-
-
-def _find_same(context: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
-    """Map each action that repeats an earlier one to that one's id. Repeating an effect may be intended; repeating a
-    question is not, and many repeats would look like a loop."""
-    first: dict[str, str] = {}
-    same: dict[str, str] = {}
-    for step in steps:
-        tool = context.tool(step.tool)
-        if tool is None or tool.repeatable:
-            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
-            same |= {step.id: before} if before != step.id else {}
-    return same

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -113,7 +114,9 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
         if isinstance(found, NotJson):
             if broken is None or (text[begin] == "[" and text[broken.position : broken.position + 1] != "["):
                 broken = found
-            if text[begin] == "[" or found.unclosed or _names_action(text[begin:], names):
+            named = _NAMED.search(text[begin : begin + _HEAD])
+            is_action = named is not None and (not names or named[1].strip().lower() in names)
+            if text[begin] == "[" or found.unclosed or is_action:
                 raise Unreadable(_complaint(text, found, None))
             continue
         if (entries := _entries(found.value)) is not None:
@@ -163,12 +166,6 @@ def _one_list(text: str, lists: list[Found], loose: list[Found], notes: list[Rem
 def _joined(parts: Sequence[Found], entries: list[Any]) -> Found:
     repairs = tuple(dict.fromkeys(repair for found in parts for repair in found.repairs))
     return Found(entries, parts[0].start, parts[-1].end, repairs)
-
-
-def _names_action(text: str, names: Collection[str]) -> bool:
-    """Return whether the object that begins here is an action: it has the key, with the name of a known tool."""
-    match = _NAMED.search(text[:_HEAD])
-    return match is not None and (not names or match[1].strip().lower() in names)
 
 
 def _stands_alone(text: str, found: Found) -> bool:
@@ -240,9 +237,13 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
     if isinstance(value, str) and is_unclosed(value):
         raise Unreadable(f"ARGUMENTS can't be read: {UNCLOSED}. {SHAPE}")
     if not isinstance(value, list):
-        read = _json_inside(value)
         notes.append(repair_remark("ARGUMENTS was one value and no list"))
-        return [value] if read is None else read
+        if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+            with suppress(NotJson):
+                found = read_value(value)
+                if not value[found.end :].strip() and isinstance(found.value, list | dict):
+                    return found.value
+        return [value]
     only = value[0] if len(value) == 1 else None
     if isinstance(only, Mapping) and only and tool is not None and only.keys() <= argument_types(tool).keys():
         first = next(iter(tool.parameters["properties"].values()))
@@ -250,17 +251,6 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
             notes.append(repair_remark("the object in ARGUMENTS was taken for arguments by name"))
             return only
     return value
-
-
-def _json_inside(value: JSON) -> JSON:
-    """Return the list or object in a text, else None."""
-    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
-        return None
-    try:
-        found = read_value(value)
-    except NotJson:
-        return None
-    return found.value if not value[found.end :].strip() and isinstance(found.value, list | dict) else None
 
 
 def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:

@@ -233,8 +233,7 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
 def read_value_text(
     text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords
 ) -> tuple[Any, int]:
-    """Read the value in an action's input text; also return where the relevant text ends. Raises `InvalidArguments` as
-    `read_input` does."""
+    """Read the value of an action's input; also return where its text ends. Raises `InvalidArguments`."""
     if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
         # A search is one paragraph: what follows is the model talking.
         remarks.append(cut(f"{len(text) - more.start()} characters after the input"))

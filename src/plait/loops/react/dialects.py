@@ -29,8 +29,7 @@ Syntax = Literal["blob", "lines", "bracket"]
 class ActionForm(NamedTuple):
     """How an action is written: the text around the tool's name and its input, with placeholders for the labels.
 
-    `value` is the grammar's rule for the input. `is_json`: name and input are JSON. `is_optional`: without an input,
-    what follows the name is left out.
+    `value`: the grammar's rule for the input. `is_json`: name and input are JSON. `is_optional`: it may be left out.
     """
 
     head: str

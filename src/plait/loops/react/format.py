@@ -123,8 +123,7 @@ class ReActCodec(TurnCodec):
 
 
 class ReActStream(LabelStream[Turn]):
-    """A turn that streams in. If an action of the dialect gives the answer, the inside of its brackets is the
-    answer."""
+    """A turn that streams in. If an action of the dialect gives the answer, it is the inside of its brackets."""
 
     def __init__(self, codec: ReActCodec, n: int, tools: Sequence[ToolSpec]) -> None:
         super().__init__(codec, n, tools, codec.dialect.words)

@@ -63,8 +63,6 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
 
 
 class _TurnReader(Struct, frozen=True):
-    """Reads one reply."""
-
     reply: str
     body: Body
     n: int
@@ -224,7 +222,6 @@ class _TurnReader(Struct, frozen=True):
         return inside.start, action, repair_remark("an action inside a line was taken")
 
     def _is_finish(self, name: str) -> bool:
-        """Return whether an action of this name gives the answer."""
         word = name.strip().strip("`*\"'").lower()
         ends = word in _ENDS or word == self.body.words.answer.lower()
         named = bool(self.dialect.finish) and word == self.dialect.finish.lower()

@@ -256,7 +256,6 @@ class NativeTurns(Turns):
         return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
-        """Read the turn, also from calls that an endpoint left in the text, or could not read. Raises `Unreadable`."""
         is_broken = reply.finish == "broken"
         if reply.calls and not is_broken:
             return self._read_calls(reply, log)
@@ -277,7 +276,6 @@ class NativeTurns(Turns):
         return turn if turn.answered else CallsTurn(answer=said.strip(), answered=True)
 
     def _read_calls(self, reply: Reply, log: Log) -> CallsTurn:
-        """Read the turn of a reply with native calls."""
         notes: list[Remark] = []
         if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
             raise Unreadable(f"it {reply.how_cut} within the input of its last call")

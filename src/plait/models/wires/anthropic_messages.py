@@ -39,7 +39,7 @@ from plait.models.wires.strict_schema import (
     count_limited,
     fit_schema,
 )
-from plait.models.wires.turns import add_parts, input_object, show_tool, split_system, state_for
+from plait.models.wires.turns import add_parts, input_object, show_tool, split_system, state_for, text_part
 from plait.models.wires.wire import WireOptions
 
 NAME = "anthropic"
@@ -80,9 +80,9 @@ def encode(think: Think, options: WireOptions) -> Request:
     turns = _turns(messages, options)
     if prefill:
         add_parts(turns, "assistant", "content", [{"type": "text", "text": prefill}])
-    blocks = [_text(text) for text in system if text.strip()]
+    blocks = [text_part(text) for text in system if text.strip()]
     if not turns:  # a request needs a message
-        turns, blocks = [{"role": "user", "content": blocks or [_text(".")]}], []
+        turns, blocks = [{"role": "user", "content": blocks or [text_part(".")]}], []
     body: dict[str, Any] = {"model": options.model}
     tools = [show_tool(tool, "input_schema") for tool in think.tools] if abilities.tools else []
     if abilities.strict:
@@ -95,7 +95,9 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["tools"] = [*tools[:-1], _marked(tools[-1])] if marks else tools
     if blocks:
         body["system"] = [*blocks[:-1], _marked(blocks[-1])] if marks else blocks
-    body["messages"] = _mark_ends(turns) if marks else turns
+    for turn in [turn for turn in turns if turn["role"] == "user"][-2:] if marks else ():
+        turn["content"][-1] = _marked(turn["content"][-1])
+    body["messages"] = turns
     usual = next((limit for family, limit in LIMITS if family.search(options.model)), OTHER_LIMIT)
     body["max_tokens"] = usual if think.max_tokens is None else think.max_tokens
     stop = [each for each in think.stop if each.strip()][:MAX_STOP]
@@ -187,8 +189,8 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
 
 def _content(message: Message) -> list[Any]:
     """Return a message's files and text as blocks. Claude works best with images before the text."""
-    text = [_text(message.content)] if message.content.strip() else []
-    return [*show_parts(message.attachments, _text, _file), *text]
+    text = [text_part(message.content)] if message.content.strip() else []
+    return [*show_parts(message.attachments, text_part, _file), *text]
 
 
 def _file(attachment: Attachment) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
     calls = list(message.calls)
     state = state_for(message, NAME, options.model)
     if not isinstance(state, list):
-        text = [_text(message.content)] if message.content.strip() else []
+        text = [text_part(message.content)] if message.content.strip() else []
         return [*text, *map(_tool_use, calls)]
     out: list[Any] = []
     for block in state:
@@ -219,10 +221,6 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
 
 def _tool_use(call: Call) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.tool, "input": input_object(call)}
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,15 +240,6 @@ def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _marked(block: Any) -> Any:
     return {**block, "cache_control": _MARK}
-
-
-def _mark_ends(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the turns with a mark at the end of the last two user messages."""
-    ends = [i for i, turn in enumerate(turns) if turn["role"] == "user"][-2:]
-    return [
-        {**turn, "content": [*turn["content"][:-1], _marked(turn["content"][-1])]} if i in ends else turn
-        for i, turn in enumerate(turns)
-    ]
 
 
 def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> None:

@@ -27,7 +27,6 @@ class MessagesReader:
         self._messages = 0
 
     def read(self, event: dict[str, Any]) -> str:
-        """Add an event or a whole body and return the text that is now certain."""
         draft, kind, index = self._draft, event.get("type"), event.get("index")
         is_content = kind in ("content_block_start", "content_block_delta")
         draft.is_counted = kind == "message_delta" or (draft.is_counted and not is_content)

@@ -20,7 +20,7 @@ from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, close_results
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.strict_schema import OPENAI, fit_schema
-from plait.models.wires.turns import GO_ON, arguments, chat_call, prepare, show_tool
+from plait.models.wires.turns import GO_ON, arguments, chat_call, prepare, show_tool, text_part
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
@@ -138,7 +138,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
     prepared = with_files_behind_results(prepare(messages, abilities, dialect.call_id))
     for message in close_results(prepared) if dialect.closes_results else prepared:
         if message.attachments:
-            parts = [_text(message.content), *show_parts(message.attachments, _text, _file)]
+            parts = [text_part(message.content), *show_parts(message.attachments, text_part, _file)]
             out.append({"role": message.role, "content": parts})
             continue
         if message.state is None and not message.calls and message.role != "tool":
@@ -159,10 +159,6 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
         return [*out, {"role": "assistant", "content": prefill, "prefix": True}]
     # The reply filter drops blanks that a reply repeats.
     return [*out, Message("assistant", prefill.rstrip() if dialect.prefill == "stripped" else prefill)]
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def _file(attachment: Attachment) -> dict[str, Any]:

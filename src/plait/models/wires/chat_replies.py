@@ -30,7 +30,6 @@ class ChatReader:
         self._index = ""
 
     def read(self, event: dict[str, Any]) -> str:
-        """Add a chunk and return the text that is now certain."""
         draft = self._draft
         if isinstance(groq := event.get("x_groq"), dict):  # Groq reports the usage of a stream here
             self._count(groq.get("usage"))

@@ -76,18 +76,14 @@ def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> d
         elif provider in _NO_REASONING:
             said[field] = _NO_REASONING[provider]
     if provider == "gemini" and message.calls:
-        _sign_calls(said["tool_calls"], data.get("calls"), bool(_SIGNED.search(options.model)))
+        extras = data.get("calls")
+        given = extras if isinstance(extras, list) and len(extras) == len(message.calls) else []
+        for call, extra in zip(said["tool_calls"], given, strict=False):
+            if extra is not None:
+                call["extra_content"] = extra
+        if _SIGNED.search(options.model) and not any(given):
+            said["tool_calls"][0]["extra_content"] = DUMMY
     return said
-
-
-def _sign_calls(calls: list[dict[str, Any]], extras: Any, needed: bool) -> None:
-    """Add to each call what came with it. If a signature is needed and there is none, the first call gets `DUMMY`."""
-    given = extras if isinstance(extras, list) and len(extras) == len(calls) else []
-    for call, extra in zip(calls, given, strict=False):
-        if extra is not None:
-            call["extra_content"] = extra
-    if needed and not any(given):
-        calls[0]["extra_content"] = DUMMY
 
 
 class StateCollector:

@@ -37,8 +37,7 @@ def show_parts(
 
 
 def with_files_behind_results(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages for an endpoint whose tool messages hold only text. The files of results that stand together
-    follow in a message of the user."""
+    """Return the messages for tool messages that hold only text: the files of results follow in a user's message."""
     out: list[Message] = []
     seen: tuple[Attachment, ...] = ()
     for message in messages:

@@ -16,14 +16,14 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, ProviderState, Reply, Think, ToolSpec, Usage
+from plait.core import Call, ProviderState, Reply, Think, Usage
+from plait.core.json_schema import drop_nulls
 from plait.core.replies import Finish
 from plait.models.wires.odd_json import mend
 from plait.models.wires.pending_calls import PendingCall, merge_calls
 from plait.models.wires.pieces import Pieces
 from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import TextFilter
-from plait.models.wires.strict_schema import drop_nulls
 
 _REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
     "broken": re.compile(
@@ -45,8 +45,7 @@ own tools.
 """
 Cut: TypeAlias = Literal["", "stop", "length", "circle", "flood"]
 CUTS: tuple[Cut, ...] = ("", "stop", "length", "circle", "flood")
-"""Why Plait reads no more of a reply: a stop string, more than the limit of its tokens allows, repetition without end,
-more than any reply has."""
+"""Why Plait reads no more of a reply: a stop string, its token limit, endless repetition, more than any reply has."""
 _NO_END = ("", "none", "null", "finish_reason_unspecified")
 CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
@@ -57,14 +56,6 @@ MOST_CHARS = 1 << 20
 @lru_cache(maxsize=256)
 def _find_kind(reason: str) -> Finish | Literal["failed"]:
     return next(kind for kind, names in _REASONS.items() if names.search(reason))
-
-
-def _without_added_nulls(call: Call, tools: Sequence[ToolSpec]) -> Call:
-    """Return a call without the nulls of parameters that are left out: a strict schema requires all of them."""
-    tool = next((tool for tool in tools if tool.name == call.tool), None)
-    if tool is None or not isinstance(call.input, dict):
-        return call
-    return structs.replace(call, input=drop_nulls(call.input, tool.parameters) or None)
 
 
 def read_count(value: Any) -> int:
@@ -217,7 +208,13 @@ class Draft:
         if found and self.finish is None and not cut and found[-1].group <= 0:
             finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
         for each in found:
-            calls += (_without_added_nulls(each.call, think.tools),)
+            call = each.call
+            tool = next((tool for tool in think.tools if tool.name == call.tool), None)
+            if tool is not None and isinstance(
+                call.input, dict
+            ):  # a strict schema requires the optional parameters too
+                call = structs.replace(call, input=drop_nulls(call.input, tool.parameters) or None)
+            calls += (call,)
             finish = "broken" if each.is_damaged else finish
         if calls and finish == "stop" and not cut:
             finish = "calls"

@@ -26,7 +26,6 @@ class ContentReader:
         self._parts: list[tuple[dict[str, Any], PendingCall | None]] = []
 
     def read(self, event: dict[str, Any]) -> str:
-        """Add a chunk and return the text that is now certain."""
         draft = self._draft
         inner = event.get("response")
         event = _in_camel_case(inner if isinstance(inner, dict) and "candidates" not in event else event)
@@ -41,9 +40,16 @@ class ContentReader:
         shown = ""
         candidates = event.get("candidates")
         for place, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
-            if isinstance(candidate, dict) and not candidate.get("index", place):
-                draft.began = True
-                shown += self._candidate(_in_camel_case(candidate))
+            if not isinstance(candidate, dict) or candidate.get("index", place):
+                continue
+            draft.began = True
+            candidate = _in_camel_case(candidate)
+            content, reason = candidate.get("content"), candidate.get("finishReason")
+            parts = content.get("parts") if isinstance(content, dict) else None
+            for part in parts if isinstance(parts, list) else [parts]:
+                shown += self._part(part, bool(reason))
+            if isinstance(reason, str):
+                draft.end(reason, candidate.get("finishMessage"))
         draft.is_counted = not candidates and (draft.is_counted or bool(self._usage))
         return shown
 
@@ -51,14 +57,6 @@ class ContentReader:
         parts = [close_part(part) for part in self._draft.without_repeated(self._parts)]
         # Others hold more than the reply says: a signature, or what only Google's servers know.
         return parts if any(set(part) - {"text", "thought", "functionCall"} for part in parts) else None
-
-    def _candidate(self, candidate: Mapping[str, Any]) -> str:
-        content, reason = candidate.get("content"), candidate.get("finishReason")
-        parts = content.get("parts") if isinstance(content, dict) else None
-        shown = "".join([self._part(part, bool(reason)) for part in (parts if isinstance(parts, list) else [parts])])
-        if isinstance(reason, str):
-            self._draft.end(reason, candidate.get("finishMessage"))
-        return shown
 
     def _part(self, part: Any, ends: bool) -> str:
         if not isinstance(part, dict):

@@ -115,7 +115,6 @@ def _add_params(body: dict[str, Any], params: Mapping[str, Any]) -> None:
 
 
 def _items(message: Message, options: WireOptions) -> list[Any]:
-    """Return the items of one message."""
     if message.role == "tool":
         return [{"type": "function_call_output", "call_id": message.call_id, "output": _content(message)}]
     kept = _kept_items(message, state_for(message, NAME, options.model))

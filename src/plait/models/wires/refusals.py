@@ -170,7 +170,6 @@ class _Refusal(Struct, frozen=True):
 
     @property
     def clean_sentence(self) -> str:
-        """Return the sentence without secrets."""
         return self.target.clean(self.said)
 
     @property

@@ -91,8 +91,7 @@ class ReplyReader:
         return shown
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
-        """Return the reply, when all has arrived. Raises `BadResponse` if it is incomplete, and the error for an error
-        object inside the body."""
+        """Return the reply, when all has arrived. Raises `BadResponse` if it is incomplete, or its error."""
         draft, body = self.draft, response.body
         if not response.cut:
             self.read_rest(body)

@@ -44,7 +44,6 @@ class ResponsesReader:
         self._ends = 0
 
     def read(self, event: dict[str, Any]) -> str:
-        """Add an event or a whole body and return the text that is now certain."""
         kind = event.get("type")
         kind = kind if isinstance(kind, str) else ""
         if kind in ("", "response") and ("output" in event or "status" in event or "error" in event):
@@ -132,7 +131,6 @@ class ResponsesReader:
         return ""
 
     def _text_of(self, item: dict[str, Any]) -> str:
-        """Return the text of a message of the assistant."""
         if item.get("role", "assistant") != "assistant":
             return ""
         texts = _parts(item.get("content"), ("output_text", "text", "refusal"))

@@ -8,7 +8,6 @@ and `drop_nulls` removes these nulls from the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -148,27 +147,6 @@ def _allow_null(node: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in node.items() if key not in said}
     options = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
     return {"anyOf": [*options, {"type": "null"}], **said}
-
-
-def drop_nulls(value: Any, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
-    """Return a value without the nulls of optional properties that the schema does not allow to be null."""
-    root = root if root is not None else schema
-    kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
-    fitting = [one for one in alternatives(schema, root) if one.get("type") == kind] if kind else []
-    if len(fitting) != 1:
-        return value
-    node = fitting[0]
-    if kind == "array":
-        return [drop_nulls(each, node.get("items", {}), root) for each in value]
-    properties, required = node.get("properties", {}), node.get("required", ())
-    return {
-        name: drop_nulls(each, properties.get(name, {}), root)
-        for name, each in value.items()
-        if each is not None
-        or name not in properties
-        or name in required
-        or types_of(properties[name], root) & {"null", "any"}
-    }
 
 
 def count_limited(schema: Any) -> tuple[int, int]:

@@ -47,6 +47,10 @@ def add_parts(turns: list[dict[str, Any]], role: str, key: str, parts: list[Any]
         turns.append({"role": role, key: list(parts)})
 
 
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
 def show_tool(tool: ToolSpec, key: str) -> dict[str, Any]:
     """Return a tool with its name, its description, and its parameters under `key`."""
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
@@ -122,7 +126,6 @@ def _fit_id(id: str, form: tuple[str, int]) -> str:
 
 
 def _in_words(message: Message) -> Message:
-    """Return a message of tool calls as text."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}", attachments=message.attachments)
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)

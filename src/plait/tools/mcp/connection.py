@@ -100,8 +100,7 @@ class McpConnection:
         self._stderr = ""
 
     async def list_tools(self) -> tuple[types.Tool, ...]:
-        """Return the tools that the server has now. Raises `McpServerUnavailable`, and `ConfigError` if the list does
-        not end."""
+        """Return the tools that the server has. Raises `McpServerUnavailable`; `ConfigError`: an endless list."""
         if self._session is None:
             await self._ready()  # opening a session lists the tools
         else:

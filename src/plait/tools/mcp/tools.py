@@ -208,8 +208,7 @@ class McpToolSource:
             raise type(error)(f"{error} ({note})") from error
 
     def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
-        """Return the server's tools by names that all models and loops can use. Raises `ConfigError` if `only` has an
-        unknown name."""
+        """Return the server's tools by safe names. Raises `ConfigError` if `only` has an unknown name."""
         own = {tool.name: tool for tool in listed}
         for name in self._server.only or ():
             if name not in own:
