@@ -43,7 +43,11 @@ def loops() -> None:
 @options.as_list
 def list_loops(names: tuple[str, ...], as_object: bool) -> None:
     """List the loops (all, or those named): a description, phases (--model PHASE=SPEC) and options (--set K=V)."""
-    found = [_describe_loop(name) for name in names or loop_names()]
+    found: list[dict[str, Any]] = []
+    for loop in map(make, names or loop_names()):
+        kind = type(loop)
+        own = {name: [_option_type(name, kind), default] for name, default in options_of(loop).items()}
+        found.append({"name": loop.name, "what": _first_line(kind), "phases": list(loop.phases), "options": own})
     if as_object:
         print_json(found)
         return
@@ -52,18 +56,6 @@ def list_loops(names: tuple[str, ...], as_object: bool) -> None:
         click.echo(f"  phases: {', '.join(each['phases'])}")
         for option, (kind, default) in each["options"].items():
             click.echo(f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})")
-
-
-def _describe_loop(name: str) -> dict[str, Any]:
-    loop = make(name)
-    return {
-        "name": name,
-        "what": _first_line(type(loop)),
-        "phases": list(loop.phases),
-        "options": {
-            option: [_option_type(option, type(loop)), default] for option, default in options_of(loop).items()
-        },
-    }
 
 
 def _option_type(option: str, owner: type) -> str:

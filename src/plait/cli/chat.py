@@ -15,7 +15,7 @@ from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt
-from plait.cli.chat_commands import ChatCommands, is_command
+from plait.cli.chat_commands import ChatCommands
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text
@@ -69,8 +69,8 @@ def chat(session: str | None, folder: str | None, watch: bool, **flags: Any) -> 
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
     talk.handle_sigterm()
     for line in talk.lines:
-        # A pipe brings content, which must not load tools or change the agent.
-        if talk.lines.at_terminal and is_command(line):
+        # A pipe brings content, which must not load tools or change the agent. A pasted text of several lines is none.
+        if talk.lines.at_terminal and line.startswith("/") and not line.startswith("//") and "\n" not in line:
             try:
                 commands.run(line)
             except KeyboardInterrupt:
@@ -91,7 +91,6 @@ class Chat:
     def __init__(
         self, agent: Agent, session: str, journal_words: tuple[str, ...], *, watch: bool, unnamed: bool
     ) -> None:
-
         assert agent.journal is not False
         self.agent, self.session, self.watch, self.unnamed = agent, session, watch, unnamed
         self.journal = Journal(agent.journal)
@@ -138,6 +137,10 @@ class Chat:
         self.turns += 1
         asked: UserQuestion = [question, *self.files]
         self.files = ()
+
+        def note_signal(number: int) -> None:  # Ctrl-C ends the turn, any other signal also ends the chat
+            self.interrupted = self.interrupted or number != signal.SIGINT
+
         try:
             run = perform_run(
                 lambda on_event, on_wait: self.agent.arun(
@@ -145,7 +148,7 @@ class Chat:
                 ),
                 view,
                 plans=PlanPrompt(self.agent, question),
-                on_signal=self._note_signal,
+                on_signal=note_signal,
             )
             if run is None:
                 self.say("Cancelled.")
@@ -174,10 +177,6 @@ class Chat:
 
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
             signal.signal(signal.SIGTERM, end)
-
-    def _note_signal(self, number: int) -> None:
-        """Note a signal during a turn: Ctrl-C ends the turn, any other signal also ends the chat."""
-        self.interrupted = self.interrupted or number != signal.SIGINT
 
     def say(self, text: str, *, dim: bool = False) -> None:
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone

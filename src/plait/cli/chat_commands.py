@@ -45,11 +45,6 @@ MAX_SESSIONS = 20
 """The number of sessions that /sessions lists."""
 
 
-def is_command(line: str) -> bool:
-    """Return whether a text is one line that begins with one slash. A pasted text of several lines is not a command."""
-    return line.startswith("/") and not line.startswith("//") and "\n" not in line
-
-
 class ChatCommands:
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
@@ -217,7 +212,16 @@ class ChatCommands:
         if rest:
             for word in _split_words(rest):
                 if word.startswith("-") and len(word) > 1:
-                    tools.remove(_find_tools(word[1:], tools))
+                    known = {str(each): each for each in reversed(tools)}
+                    if word[1:] not in known:
+                        near = difflib.get_close_matches(word[1:], [*map(str, tools)], 1)
+                        hint = (
+                            f"Did you mean -{near[0]}?"
+                            if near
+                            else f"There are: {', '.join(map(str, tools)) or 'none'}."
+                        )
+                        raise ConfigError(f"There are no tools {word[1:]}.", hint=hint)
+                    tools.remove(known[word[1:]])
                 elif word in tools:
                     raise ConfigError(f"The tools of {word} are there already.")
                 else:
@@ -246,13 +250,3 @@ def _parse_name(rest: str) -> str:
     """Return a name, which may contain spaces, with or without quotes."""
     words = _split_words(rest)
     return words[0] if len(words) == 1 else rest
-
-
-def _find_tools(word: str, tools: list[Any]) -> Any:
-    found = next((each for each in tools if str(each) == word), None)
-    if found is None:
-        words = [str(each) for each in tools]
-        near = difflib.get_close_matches(word, words, 1)
-        hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
-        raise ConfigError(f"There are no tools {word}.", hint=hint)
-    return found

@@ -22,7 +22,7 @@ def main() -> None:
     try:
         sys.unraisablehook = _report_dropped
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
-            signal.signal(signal.SIGTERM, _interrupt)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
         from plait.cli.commands import finish_telemetry, plait, prepare_process, report_error
 
         prepare_process()
@@ -56,11 +56,6 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
-
-
-def _interrupt(*_: object) -> NoReturn:
-    """Treat SIGTERM like Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def _report_dropped(dropped: sys.UnraisableHookArgs) -> None:

@@ -172,19 +172,15 @@ def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: b
             else:
                 click.echo(f"{separator}--- {title}")
                 separator = "\n"
-                _print_body(body, pretty=pretty)
-
-
-def _print_body(body: bytes, *, pretty: bool) -> None:
-    if pretty:
-        with suppress(ValueError):  # show a stream, or text that is not JSON, unchanged
-            body = as_json(json.loads(body), indent=2).encode()
-    if sys.stdout.isatty():
-        click.echo(clean(body.decode(errors="backslashreplace")))
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
-    sys.stdout.buffer.flush()
+                if pretty:
+                    with suppress(ValueError):  # show a stream, or text that is not JSON, unchanged
+                        body = as_json(json.loads(body), indent=2).encode()
+                if sys.stdout.isatty():
+                    click.echo(clean(body.decode(errors="backslashreplace")))
+                    continue
+                sys.stdout.flush()
+                sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
+                sys.stdout.buffer.flush()
 
 
 @click.command()

@@ -28,25 +28,17 @@ def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
     left = [(row, "", "")]
     while left:  # without recursion: a journal from elsewhere may nest runs at any depth
         each, first, rest = left.pop()
-        click.echo(first + _describe_run(each))
+        parts, totals = [each.head.run, each.verdict, str(each.head.loop["name"])], each.totals
+        if "calls" in totals:
+            parts += [format_count(totals["calls"], "call"), format_tokens(convert(totals, Usage))]
+            parts.append(format_usd(totals["cost_usd"]))
+        click.echo(f"{first}{' · '.join(parts)}: {one_line(each.head.question)[:100]}")
         below = [(child, rest + "├─ ", rest + "│  ") for child in store.children(each.head.run)]
         below[-1:] = [(child, rest + "└─ ", rest + "   ") for child, *_ in below[-1:]]
         left += below[::-1]
     spent = wait_for(read_spent(store.store, row))
     parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
     click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
-
-
-def _describe_run(row: RunRow) -> str:
-    parts = [row.head.run, row.verdict, str(row.head.loop["name"])]
-    if "calls" in row.totals:
-        cost = row.totals["cost_usd"]
-        parts += [
-            format_count(row.totals["calls"], "call"),
-            format_tokens(convert(row.totals, Usage)),
-            format_usd(cost),
-        ]
-    return f"{' · '.join(parts)}: {one_line(row.head.question)[:100]}"
 
 
 def _tree_as_json(row: RunRow, store: Journal, depth: int = 0) -> dict[str, Any]:
