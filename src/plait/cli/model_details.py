@@ -15,7 +15,7 @@ from plait.core.text import clean
 from plait.models.base import Model
 from plait.models.chat import ChatModel
 from plait.models.prices import describe_rate
-from plait.models.rejections import LearnedRejection, list_rejections
+from plait.models.rejections import list_rejections
 
 
 def describe_details(model: Model) -> dict[str, Any]:
@@ -32,12 +32,13 @@ def describe_details(model: Model) -> dict[str, Any]:
             "rate_limit": str(model.rate_limit) if model.rate_limit is not None else None,
         }
     stated = getattr(model, "stated_abilities", ())
-    abilities = structs.asdict(model.abilities)
-    return {
-        **details,
-        "price": describe_rate(model.rate) if model.rate.is_known else None,
-        "abilities": [_describe_ability(name, able, stated, learned.get(name)) for name, able in abilities.items()],
-    }
+    abilities: list[dict[str, Any]] = []
+    for name, able in structs.asdict(model.abilities).items():
+        abilities.append({"ability": name, "value": able, "source": "plait.toml" if name in stated else "table"})
+        if name not in stated and able and (seen := learned.get(name)) is not None:
+            dates = {"date": _date(seen.at), "said": seen.said, "expires": _date(seen.expires)}
+            abilities[-1] |= {"value": False, "source": "learned", **dates}
+    return {**details, "price": describe_rate(model.rate) if model.rate.is_known else None, "abilities": abilities}
 
 
 def print_details(details: dict[str, Any]) -> None:
@@ -64,17 +65,6 @@ def print_details(details: dict[str, Any]) -> None:
             source = f'learned on {each["date"]}, expires {each["expires"]}: "{clean(each["said"])}"'
         rows.append([each["ability"], "yes" if each["value"] else "no", source])
     print_table(["ability", "", "from"], rows)
-
-
-def _describe_ability(
-    name: str, able: bool, stated: tuple[str, ...], learned: LearnedRejection | None
-) -> dict[str, Any]:
-    if name in stated:
-        return {"ability": name, "value": able, "source": "plait.toml"}
-    if learned is None or not able:
-        return {"ability": name, "value": able, "source": "table"}
-    dates = {"date": _date(learned.at), "said": learned.said, "expires": _date(learned.expires)}
-    return {"ability": name, "value": False, "source": "learned", **dates}
 
 
 def _date(at: float) -> str:

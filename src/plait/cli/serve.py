@@ -130,7 +130,19 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     if words := flags.pop("words"):
         if name is not None and len(words) > 1:
             raise ConfigError("--name names one agent, and several are given.", hint="Name them in plait.toml.")
-        return [_agent_of_word(config, each, name, thoughts, flags) for each in words]
+        made = []
+        for word in words:
+            if word in config.agents:
+                made.append(_agent_of_table(config, word, flags))
+                continue
+            # Its name is `name`, its own, or the last part of its module or file, or the name there if that is not
+            # just `agent`.
+            agent = find_agent(word, flags)
+            place, _, variable = word.rpartition(":")
+            own = name or (agent.name if agent.name != anchor_agent(word) else None)
+            own = own or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
+            made.append(serve_agent(own, agent, config.serve, thoughts=thoughts))
+        return made
     if name is not None or not config.agents:
         agent = make_agent(flags)
         return [serve_agent(name or "plait", agent, config.serve, thoughts=thoughts)]
@@ -142,21 +154,6 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
             hint="Leave the flag out, or serve the agent from the flags with --name NAME.",
         )
     return [_agent_of_table(config, each, flags) for each in config.agents]
-
-
-def _agent_of_word(config: Config, word: str, name: str | None, thoughts: bool, flags: dict[str, Any]) -> ServedAgent:
-    """Return the agent that `-a` names. Its name is `name`, its own, or the last part of its module or file, or the
-    name there if that is not just `agent`. Raises `ConfigError`."""
-    from plait.server.agents import serve_agent
-
-    if word in config.agents:
-        return _agent_of_table(config, word, flags)
-    agent = find_agent(word, flags)
-    place, _, variable = word.rpartition(":")
-    if name is None and agent.name != anchor_agent(word):
-        name = agent.name
-    name = name or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
-    return serve_agent(name, agent, config.serve, thoughts=thoughts)
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
