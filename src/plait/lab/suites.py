@@ -49,7 +49,13 @@ def load_suite(word: str) -> Suite:
         return _check_suite(OURS[name](argument), word)
     points = _plugins()
     if name in points:
-        return _check_suite(_load_plugin(points[name], word, argument), word)
+        try:
+            made = points[name].load()
+            return _check_suite(made(argument) if callable(made) else made, word)
+        except PlaitError:
+            raise
+        except Exception as error:  # another package's code may fail in any way
+            raise ConfigError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
     near = difflib.get_close_matches(name.casefold(), suite_names(), 2)
     misspelt = bool(near and argument) and not Path(word).is_file()  # hotpot:dev.jsonl
     if word.casefold().endswith(ENDINGS) and not misspelt:
@@ -151,16 +157,6 @@ def _check_suite(found: Any, word: str) -> Suite:
     if not found.tasks:
         raise ConfigError(f"{word!r} has no tasks.")
     return found
-
-
-def _load_plugin(point: Any, word: str, argument: str) -> Any:
-    try:
-        made = point.load()
-        return made(argument) if callable(made) else made
-    except PlaitError:
-        raise
-    except Exception as error:  # another package's code may fail in any way
-        raise ConfigError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
 
 
 def _plugins() -> dict[str, Any]:

@@ -223,12 +223,8 @@ def _settings(sent: SentRequest) -> Iterator[str]:
     if sent.tools:
         yield f"tools: {clean(', '.join(sent.tools))}"
     for name, value in sent.other.items():
-        yield f"{clean(name)}: {_short(value)}"
-
-
-def _short(value: object, most: int = 100) -> str:
-    text = _quote(value)
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+        text = _quote(value)
+        yield f"{clean(name)}: {text if len(text) <= 100 else f'{text[:100]}… ({len(text):,} characters)'}"
 
 
 def _quote(value: object) -> str:

@@ -6,6 +6,7 @@ The page's script sets widths, because it knows the available room and redraws w
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -120,13 +121,6 @@ def drawing_script() -> str:
     return f"{library}\n{resources.files('plait.lab.page').joinpath('picture.js').read_text(encoding='utf-8')}"
 
 
-def _altair() -> Any:
-    check_report_extra()
-    import altair
-
-    return altair
-
-
 def _price_chart(rows: Sequence[RowView]) -> Chart:
     if any(each.row.cost_usd for each in rows):
         lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
@@ -147,7 +141,7 @@ def _scatter_chart(
     points = [(each, at, each.row.success) for each, at in found if at is not None and each.row.success is not None]
     if not points:
         return Chart(id, title, "Nothing to draw: no run is finished.", None)
-    alt = _altair()
+    alt: Any = importlib.import_module("altair")
     best = find_frontier([(at, success) for _, at, success in points])
     low, high = min(at for _, at, _ in points), max(at for _, at, _ in points)
     log = low > 0 and high / low >= _LOG
@@ -224,7 +218,7 @@ def _step_chart(id: str, title: str, rows: Sequence[RowView], field: str, colour
     drawn = [each for each in rows if each.by_step]
     if not drawn:
         return Chart(id, title, "Nothing to draw: no finished run asked a model.", None)
-    alt = _altair()
+    alt: Any = importlib.import_module("altair")
     named = {each.number: f"{each.number}  {_cut_name(each.name, 44)}" for each in drawn}
     values = [
         {

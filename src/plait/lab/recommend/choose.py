@@ -115,7 +115,12 @@ class Recommendation(Struct, frozen=True, kw_only=True):
                 said.append(f"Next: {describe_result(next_one, self.demand)}; {describe_cost(next_one.row)}.")
             said += [f"Cheaper, but seen to do too few: {describe_result(each, self.demand)}." for each in self.cheaper]
         else:
-            said.append(f"No row of {self.name} meets the demand: {describe_demand(self.demand)}.")
+            demand = self.demand
+            parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
+            parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
+            parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []
+            parts += [f"at most {demand.seconds:g} s a run"] if demand.seconds is not None else []
+            said.append(f"No row of {self.name} meets the demand: {', '.join(parts)}.")
             for part, each in self.nearest.items():
                 said.append(
                     f"Nearest in {_PARTS[part]}: {describe_result(each, self.demand)}; {describe_cost(each.row)}."
@@ -367,14 +372,6 @@ def show_probability(probability: float) -> str:
     if probability < 0.01:
         return "less than 1 %"
     return "more than 99 %" if probability > 0.99 else f"{probability * 100:.0f} %"
-
-
-def describe_demand(demand: Demand) -> str:
-    parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
-    parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
-    parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []
-    parts += [f"at most {demand.seconds:g} s a run"] if demand.seconds is not None else []
-    return ", ".join(parts)
 
 
 def run_command(row: MeasuredLoop) -> str:
