@@ -67,7 +67,13 @@ def chat(session: str | None, folder: str | None, watch: bool, **flags: Any) -> 
     talk.about, talk.folder = about, folder
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
-    talk.handle_sigterm()
+
+    def end(*_: object) -> None:
+        talk.interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, end)  # it ends the chat, even where Ctrl-C would only drop a line
     for line in talk.lines:
         # A pipe brings content, which must not load tools or change the agent. A pasted text of several lines is none.
         if talk.lines.at_terminal and line.startswith("/") and not line.startswith("//") and "\n" not in line:
@@ -167,16 +173,6 @@ class Chat:
                 raise  # wrong for every turn; only the user can correct it
             self.crashed = self.crashed or not isinstance(why, ConfigError)
             self.say(f"Error: {why}")
-
-    def handle_sigterm(self) -> None:
-        """Make SIGTERM end the chat, even where Ctrl-C would only drop a line."""
-
-        def end(*_: object) -> None:
-            self.interrupted = True
-            raise KeyboardInterrupt
-
-        if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
-            signal.signal(signal.SIGTERM, end)
 
     def say(self, text: str, *, dim: bool = False) -> None:
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone

@@ -250,12 +250,25 @@ def _examine_journal(named: str | None) -> Finding:
 
 def _examine_sandbox(configured: str) -> Iterator[Finding]:
     """Open a session of `process` to see what the kernel offers, and look for the package of `monty`."""
+
+    async def find_walls() -> dict[str, Any]:
+        session = ProcessSession(Settings())
+        await session.start()
+        await session.close()
+        return session.walls
+
     problems = {}
     for name in ("process", "monty"):
         try:
             if name == "monty":
                 library()
-            yield Finding("sandbox", name, "ok", BACKENDS[name] if name == "monty" else _examine_process_sandbox())
+                what = BACKENDS[name]
+            else:
+                walls = asyncio.run(find_walls())
+                landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
+                spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
+                what = f"seccomp filter, {landlock}, {spaces}"
+            yield Finding("sandbox", name, "ok", what)
         except PlaitError as why:
             problems[name] = one_line(str(why))
             yield Finding("sandbox", name, "absent", one_line(why.message), one_line(why.hint))
@@ -272,19 +285,6 @@ def _examine_sandbox(configured: str) -> Iterator[Finding]:
         yield Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
     except ConfigError as why:
         yield Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
-
-
-def _examine_process_sandbox() -> str:
-    async def open_session() -> dict[str, Any]:
-        session = ProcessSession(Settings())
-        await session.start()
-        await session.close()
-        return session.walls
-
-    walls = asyncio.run(open_session())
-    landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
-    spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
-    return f"seccomp filter, {landlock}, {spaces}"
 
 
 def _print_findings(findings: list[Finding]) -> None:

@@ -79,7 +79,11 @@ def plan(
     The plan is printed with its expected model calls, tokens and USD. Edit the text or JSON, and run it with
     `plait run --plan`.
     """
-    form = form or _form_of(output)
+    ending = Path(output).suffix.lower() if output is not None else ""
+    form = form or next((each for each, endings in FORMS.items() if ending in endings), "" if ending else "text")
+    if not form:
+        known = ", ".join(each for endings in FORMS.values() for each in endings)
+        raise ConfigError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")
     path = check_writable(output) if output is not None else None
     made: Plan | None
     expected: Expected | None
@@ -135,15 +139,3 @@ def plan(
     elif path is None and drawn:
         click.echo(drawn, nl=False)
     exit_with(CODES[run.status] if run is not None else 0)
-
-
-def _form_of(output: str | None) -> str:
-    """Return the form that a file's name selects. Raises `ConfigError` for an unknown ending."""
-    ending = Path(output).suffix.lower() if output is not None else ""
-    if not ending:
-        return "text"
-    for form, endings in FORMS.items():
-        if ending in endings:
-            return form
-    known = ", ".join(each for endings in FORMS.values() for each in endings)
-    raise ConfigError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")

@@ -200,7 +200,24 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
     if (run is None) == (file is None):
         raise ConfigError("Name a run to export, or a file to verify.", hint="plait export RUN > run.jsonl")
     if file is not None:
-        _verify(file, journal)
+        text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
+        exported = text.removesuffix("\n").split("\n")
+        try:
+            said, digest = read_digest(exported)
+        except JournalError as why:
+            click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
+            exit_with(CRASHED)
+        where = f"run {clean(said)}, sha256 {digest}"
+        try:
+            row, store = find_run(said, journal)
+            now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)))
+        except UnknownRun:
+            click.echo(f"{file} is whole: {where}. The journal does not have this run.")
+            return
+        if now != exported:
+            click.echo(f"{file} is whole, but the journal has another record: {where}.", err=True)
+            exit_with(CRASHED)
+        click.echo(f"{file} is whole, and the journal has the same record: {where}.")
         return
     assert run is not None
     row, store = find_run(run, journal)
@@ -211,28 +228,6 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
         return
     for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)):
         click.echo(line)
-
-
-def _verify(file: str, journal: str | None) -> None:
-    """Compare an exported file with its digest and with the journal. Exits with 1 at a difference."""
-    text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
-    exported = text.removesuffix("\n").split("\n")
-    try:
-        run, digest = read_digest(exported)
-    except JournalError as why:
-        click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
-        exit_with(CRASHED)
-    where = f"run {clean(run)}, sha256 {digest}"
-    try:
-        row, store = find_run(run, journal)
-        now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)))
-    except UnknownRun:
-        click.echo(f"{file} is whole: {where}. The journal does not have this run.")
-        return
-    if now != exported:
-        click.echo(f"{file} is whole, but the journal has another record: {where}.", err=True)
-        exit_with(CRASHED)
-    click.echo(f"{file} is whole, and the journal has the same record: {where}.")
 
 
 TRAJECTORIES_EPILOG = """\

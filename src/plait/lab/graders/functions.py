@@ -81,7 +81,7 @@ def read_source(place: str) -> str:
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
-    """Return whether the function is called with (task, run)."""
+
     try:
         signature = inspect.signature(function)
         signature.bind(None, None)

@@ -90,10 +90,18 @@ def make_row_views(comparison: Comparison) -> tuple[RowView, ...]:
 
 def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
     """Return the charts: success against price and against time, tokens in and out by step."""
+    title, axis, prices = "Success against cost", "USD a run", [(each, each.row.cost_usd) for each in rows]
+    lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
+    about = "The mean cost of a run." + (
+        f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
+    )
+    if not any(each.row.cost_usd for each in rows):
+        title, axis, prices = "Success against tokens", "tokens a run", [(each, each.row.tokens) for each in rows]
+        about = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
     found = [(each, each.row.seconds) for each in rows]
     said = "The median seconds of a run, by the clock."
     return (
-        _price_chart(rows),
+        _scatter_chart("price", title, axis, prices, about, "cheap"),
         _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast"),
         _step_chart("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
         _step_chart("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
@@ -119,19 +127,6 @@ def drawing_script() -> str:
 
     library = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
     return f"{library}\n{resources.files('plait.lab.page').joinpath('picture.js').read_text(encoding='utf-8')}"
-
-
-def _price_chart(rows: Sequence[RowView]) -> Chart:
-    if any(each.row.cost_usd for each in rows):
-        lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
-        said = f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
-        found = [(each, each.row.cost_usd) for each in rows]
-        return _scatter_chart(
-            "price", "Success against cost", "USD a run", found, f"The mean cost of a run.{said}", "cheap"
-        )
-    said = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
-    found = [(each, each.row.tokens) for each in rows]
-    return _scatter_chart("price", "Success against tokens", "tokens a run", found, said, "cheap")
 
 
 def _scatter_chart(
