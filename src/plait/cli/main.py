@@ -18,8 +18,8 @@ def main() -> None:
 
         print(f"plait {__version__}")
         return
-    # Open closed standard streams on the null device. Otherwise the next file that is opened, such as the journal, would
-    # get the number of a standard stream.
+    # Open closed standard streams on the null device. Otherwise the next file that is opened, such as the journal,
+    # would get the number of a standard stream.
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         try:
             os.fstat(number)
