@@ -192,11 +192,26 @@ class LineReader:
     ) -> None:
         self.at_terminal = sys.stdin.isatty()
         self._editable = self.at_terminal and sys.stdout.isatty()
-        self._complete, self._is_over = complete, is_over
+        self._is_over = is_over
         if hasattr(sys.stdin, "reconfigure"):
             sys.stdin.reconfigure(errors="replace")
         if self._editable:
-            self._set_up_readline()
+            import readline
+
+            if os.environ.get("TERM", "dumb") != "dumb":
+                # Python switches this off. Without it, each line of a pasted text would be a separate turn.
+                readline.parse_and_bind("set enable-bracketed-paste on")
+            offered: list[str] = []
+
+            def offer(text: str, state: int) -> str | None:
+                if state == 0:
+                    words = readline.get_line_buffer()[: readline.get_endidx()].split(" ")
+                    offered[:] = [each for each in complete(words) if each.startswith(text)]
+                return offered[state] if state < len(offered) else None
+
+            readline.set_completer_delims(" ")
+            readline.set_completer(offer)
+            readline.parse_and_bind("tab: complete")
         self.set_history(history)
 
     def set_history(self, lines: Iterable[str]) -> None:
@@ -242,21 +257,3 @@ class LineReader:
         if self.at_terminal:
             click.echo(prompt, nl=False, err=True)
         return sys.stdin.readline() or None
-
-    def _set_up_readline(self) -> None:
-        import readline
-
-        if os.environ.get("TERM", "dumb") != "dumb":
-            # Python switches this off. Without it, each line of a pasted text would be a separate turn.
-            readline.parse_and_bind("set enable-bracketed-paste on")
-        offered: list[str] = []
-
-        def complete(text: str, state: int) -> str | None:
-            if state == 0:
-                words = readline.get_line_buffer()[: readline.get_endidx()].split(" ")
-                offered[:] = [each for each in self._complete(words) if each.startswith(text)]
-            return offered[state] if state < len(offered) else None
-
-        readline.set_completer_delims(" ")
-        readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")

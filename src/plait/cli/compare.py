@@ -28,7 +28,7 @@ from plait.lab.comparison import Comparison
 from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import OnProgress, Progress
-from plait.lab.workers import CellWorkers, command_of_this_process, end_with_parent, parent_to_work_for
+from plait.lab.workers import CellWorkers, end_with_parent, parent_to_work_for
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 
 EPILOG = """\
@@ -113,7 +113,9 @@ def compare(suite: str, words: Sequence[str], phases: Sequence[str], workers: in
         texts=parse_texts(**{name: flags[name] for name in TEXTS}),
         phases=by_phase,
         settings=[parse_model_settings(row) for row in product(*axes)],
-        workers=CellWorkers(command_of_this_process(), workers) if workers and parent_to_work_for() is None else None,
+        workers=CellWorkers([sys.executable, "-m", "plait", *sys.argv[1:]], workers)
+        if workers and parent_to_work_for() is None
+        else None,
         **{name: flags[name] for name in same},
     )
     print_comparison(done, flags)

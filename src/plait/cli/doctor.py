@@ -81,7 +81,24 @@ def doctor(journal: str | None, as_object: bool) -> None:
     if as_object:
         print_json({"usable": not broken, "findings": msgspec.to_builtins(findings)})
     else:
-        _print_findings(findings)
+        heads = ("group", "name", "state", "what")
+        texts = [f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings]
+        rows = [(each.group, each.name, each.state, one_line(text)) for each, text in zip(findings, texts, strict=True)]
+        if sys.stdout.isatty():  # which wraps long cells; a pipe gets one line per finding
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for head in heads:
+                table.add_column(head, overflow="fold")
+            shown = ""
+            for group, name, state, what in rows:
+                table.add_row("" if group == shown else group, Text(name), Text(state, COLOURS[state]), Text(what))
+                shown = group
+            Console().print(table)
+        else:
+            print_table(heads, rows)
         click.echo("Usable." if not broken else f"{len(broken)} of the settings above do not work.")
     exit_with(CRASHED if broken else 0)
 
@@ -285,25 +302,3 @@ def _examine_sandbox(configured: str) -> Iterator[Finding]:
         yield Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
     except ConfigError as why:
         yield Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    """Print a table. A terminal wraps long cells; a pipe gets one line per finding."""
-    heads = ("group", "name", "state", "what")
-    texts = (f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings)
-    rows = [(each.group, each.name, each.state, one_line(text)) for each, text in zip(findings, texts, strict=True)]
-    if not sys.stdout.isatty():
-        print_table(heads, rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    shown = ""
-    for group, name, state, what in rows:
-        table.add_row("" if group == shown else group, Text(name), Text(state, COLOURS[state]), Text(what))
-        shown = group
-    Console().print(table)

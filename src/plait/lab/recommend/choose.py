@@ -110,7 +110,16 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         if (chosen := self.chosen) is not None:
             said.append(f"{describe_result(chosen, self.demand)}; {describe_cost(chosen.row)}.")
             if self.thin:
-                said.append(self._thin_note(chosen))
+                tries = chosen.row.evidence[1]
+                thin = f"This is thin evidence: {tries} task{'' if tries == 1 else 's'}."
+                if self.more_tasks is None:
+                    more = "no number of tasks would make it 95 % sure, if the share stays as it is"
+                    thin += f" It is hardly above what is asked: {more}."
+                elif self.more_tasks:
+                    unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is not more precise
+                    more = f"{-(-self.more_tasks // unit) * unit:,}"
+                    thin += f" About {more} more would make it 95 % sure, if the share stays as it is."
+                said.append(thin)
             if (next_one := self.runner_up) is not None:
                 said.append(f"Next: {describe_result(next_one, self.demand)}; {describe_cost(next_one.row)}.")
             said += [f"Cheaper, but seen to do too few: {describe_result(each, self.demand)}." for each in self.cheaper]
@@ -163,18 +172,6 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             "text": self.sentences(),
             "command": run_command(chosen.row) if chosen is not None else None,
         }
-
-    def _thin_note(self, chosen: Candidate) -> str:
-        _, tries = chosen.row.evidence
-        said = f"This is thin evidence: {tries} task{'' if tries == 1 else 's'}."
-        if self.more_tasks is None:
-            more = "no number of tasks would make it 95 % sure, if the share stays as it is"
-            return f"{said} It is hardly above what is asked: {more}."
-        if self.more_tasks == 0:
-            return said
-        unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is no more precise than two digits
-        more = f"{-(-self.more_tasks // unit) * unit:,}"
-        return f"{said} About {more} more would make it 95 % sure, if the share stays as it is."
 
 
 def recommend(
