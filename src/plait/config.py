@@ -172,10 +172,7 @@ def use_own_redaction() -> None:
     from plait.journal import redaction
 
     own = own_file()
-    if redaction.is_set() or not isfile(own):
-        return
-    word = _read(own, _content(own)).journal.redact
-    if not word:
+    if redaction.is_set() or not isfile(own) or not (word := _read(own, _content(own)).journal.redact):
         return
     module, _, name = word.partition(":")
     try:

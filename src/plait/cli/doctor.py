@@ -114,37 +114,27 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
             yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
         else:
             yield Finding("extra", extra.name, "ok", "installed")
-    config, findings = _examine_config()
-    yield from findings
-    yield from _examine_keys(config)
-    yield from _examine_local_models()
-    yield from _examine_configured_models(config)
-    yield from _examine_endpoints(config)
-    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
-    yield from _examine_sandbox(config.run.get("sandbox", AUTO))
-
-
-def _examine_config() -> tuple[config_files.Config, list[Finding]]:
-    """Load the configuration as commands do. Returns an empty one in place of a file that cannot be loaded."""
-    own = trust.own_file()
-    findings = []
+    own, because, config = trust.own_file(), "safe: it needs no trust", config_files.Config({}, ModelConfig())
     try:
         config = config_files.load()
+        if config.path is None:
+            yield Finding("config", "file", "absent", f"no plait.toml here, and no {own}")
     except ConfigError as why:
-        config = config_files.Config({}, ModelConfig())
-        findings.append(Finding("config", "file", "broken", one_line(why.message), one_line(why.hint)))
-    if config.path is None and not findings:
-        findings.append(Finding("config", "file", "absent", f"no plait.toml here, and no {own}"))
-    elif config.path is not None:
-        because = "safe: it needs no trust"
+        yield Finding("config", "file", "broken", one_line(why.message), one_line(why.hint))
+    if config.path is not None:
         if config.path == own:
             because = "your own file"
         elif trust.is_trusted(config.path, read_file(config.path)):
             because = "trusted with `plait trust`"
         elif config.path.absolute() != Path("plait.toml").absolute():
             because = "named by you"
-        findings.append(Finding("config", "file", "ok", f"{config.path.absolute()} ({because})"))
-    return config, findings
+        yield Finding("config", "file", "ok", f"{config.path.absolute()} ({because})")
+    yield from _examine_keys(config)
+    yield from _examine_local_models()
+    yield from _examine_configured_models(config)
+    yield from _examine_endpoints(config)
+    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
+    yield from _examine_sandbox(config.run.get("sandbox", AUTO))
 
 
 def _examine_keys(config: config_files.Config) -> Iterator[Finding]:

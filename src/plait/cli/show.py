@@ -30,21 +30,20 @@ from plait.cli.output import (
 )
 from plait.cli.run_output import how_to_answer, save_run_files, view_for
 from plait.cli.runs import find_run
-from plait.cli.tree import show_tree
 from plait.core import Event, Usage, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
-from plait.core.text import clean, decode_text, format_count
+from plait.core.text import clean, decode_text, format_count, one_line
 from plait.journal.entries import ModelCall
 from plait.journal.export import lines, read_digest
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import wait_for
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.run_files import RunFile, read_files_of
-from plait.runtime.spent import spent_in
+from plait.runtime.spent import read_spent, spent_in
 from plait.user_files import read_text
 
 
@@ -109,6 +108,38 @@ def show(
         waiting = Waiting(each.kind, each.text, each.question)
         asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
         click.echo(asker + how_to_answer(each.run, waiting, words)[0])
+
+
+_DEPTH = 100
+"""Generations of child runs in one JSON object."""
+
+
+def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
+    """Print a run and its child runs: a line each, or one JSON object with `children`; then what they used together."""
+    if as_object:
+        print_json({**_tree_as_json(row, store), "tree": wait_for(read_spent(store.store, row)).json()})
+        return
+    left = [(row, "", "")]
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+        each, first, rest = left.pop()
+        parts, totals = [each.head.run, each.verdict, str(each.head.loop["name"])], each.totals
+        if "calls" in totals:
+            parts += [format_count(totals["calls"], "call"), format_tokens(msgspec.convert(totals, Usage))]
+            parts.append(format_usd(totals["cost_usd"]))
+        click.echo(f"{first}{' · '.join(parts)}: {one_line(each.head.question)[:100]}")
+        below = [(child, rest + "├─ ", rest + "│  ") for child in store.children(each.head.run)]
+        below[-1:] = [(child, rest + "└─ ", rest + "   ") for child, *_ in below[-1:]]
+        left += below[::-1]
+    spent = wait_for(read_spent(store.store, row))
+    parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
+    click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
+
+
+def _tree_as_json(row: RunRow, store: Journal, depth: int = 0) -> dict[str, Any]:
+    if depth > _DEPTH:
+        raise ConfigError(f"More than {_DEPTH} runs are nested.", hint="`plait show --tree` without --json shows them.")
+    below = [_tree_as_json(child, store, depth + 1) for child in store.children(row.head.run)]
+    return {**describe_run(row), "children": below}
 
 
 def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files: list[RunFile], *, full: bool) -> None:

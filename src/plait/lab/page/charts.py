@@ -141,7 +141,9 @@ def _scatter_chart(
     low, high = min(at for _, at, _ in points), max(at for _, at, _ in points)
     log = low > 0 and high / low >= _LOG
     domain = (low / 1.5, high * 1.5) if log else (0.0, high * 1.08 or 1.0)
-    values = _values(points, best, [_position(at, domain, log) for _, at, _ in points], axis)
+    first, last = map(math.log, domain) if log else domain
+    across = [((math.log(at) if log else at) - first) / (last - first) for _, at, _ in points]
+    values = _values(points, best, across, axis)
 
     x = alt.X("x:Q", title=axis, scale=alt.Scale(type="log" if log else "linear", domain=list(domain), nice=False))
     x = x.axis(tickCount=5, grid=False, format="~s" if high >= 1 else "~g", labelOverlap=True)
@@ -200,12 +202,6 @@ def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float
             }
         )
     return values
-
-
-def _position(at: float, domain: tuple[float, float], log: bool) -> float:
-    """Return the position of a price on the axis, from 0 to 1."""
-    first, last = (math.log(each) for each in domain) if log else domain
-    return ((math.log(at) if log else at) - first) / (last - first)
 
 
 def _step_chart(id: str, title: str, rows: Sequence[RowView], field: str, colour: str) -> Chart:
