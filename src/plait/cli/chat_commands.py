@@ -212,16 +212,12 @@ class ChatCommands:
         if rest:
             for word in _split_words(rest):
                 if word.startswith("-") and len(word) > 1:
-                    known = {str(each): each for each in reversed(tools)}
-                    if word[1:] not in known:
-                        near = difflib.get_close_matches(word[1:], [*map(str, tools)], 1)
-                        hint = (
-                            f"Did you mean -{near[0]}?"
-                            if near
-                            else f"There are: {', '.join(map(str, tools)) or 'none'}."
-                        )
+                    words = [str(each) for each in tools]
+                    if word[1:] not in words:
+                        near = difflib.get_close_matches(word[1:], words, 1)
+                        hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
                         raise ConfigError(f"There are no tools {word[1:]}.", hint=hint)
-                    tools.remove(known[word[1:]])
+                    del tools[words.index(word[1:])]
                 elif word in tools:
                     raise ConfigError(f"The tools of {word} are there already.")
                 else:
@@ -232,8 +228,8 @@ class ChatCommands:
         if not tools:
             chat.say("No tools. /tools calculator adds one; `plait tools list` lists them.")
             return
-        words, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
-        chat.say(f"Tools: {words}" if words == names else f"Tools: {words}\nThey are: {names}")
+        given, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
+        chat.say(f"Tools: {given}" if given == names else f"Tools: {given}\nThey are: {names}")
 
 
 def _split_words(rest: str) -> list[str]:

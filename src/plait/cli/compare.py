@@ -104,7 +104,7 @@ def compare(suite: str, words: Sequence[str], phases: Sequence[str], workers: in
         key, _, values = each.partition("=")
         whole = key.rpartition(".")[2].replace("-", "_") in ("stop", "extra_body", "extra_headers")
         axes.append([each] if whole else [f"{key}={value.strip()}" for value in values.split(",")])
-    same = ("loops", "models", "repeat", "limit", "name")
+    same, command = ("loops", "models", "repeat", "limit", "name"), [sys.executable, "-m", "plait", *sys.argv[1:]]
     shared = {name: value for name, value in flags.items() if name not in (*TEXTS, "tools")}
     done = run_comparison(
         suite,
@@ -113,9 +113,7 @@ def compare(suite: str, words: Sequence[str], phases: Sequence[str], workers: in
         texts=parse_texts(**{name: flags[name] for name in TEXTS}),
         phases=by_phase,
         settings=[parse_model_settings(row) for row in product(*axes)],
-        workers=CellWorkers([sys.executable, "-m", "plait", *sys.argv[1:]], workers)
-        if workers and parent_to_work_for() is None
-        else None,
+        workers=CellWorkers(command, workers) if workers and parent_to_work_for() is None else None,
         **{name: flags[name] for name in same},
     )
     print_comparison(done, flags)
