@@ -46,6 +46,9 @@ from plait.runtime.run_files import RunFile, read_files_of
 from plait.runtime.spent import read_spent, spent_in
 from plait.user_files import read_text
 
+_DEPTH = 100
+"""Generations of child runs in one JSON object."""
+
 
 @click.command()
 @click.argument("run")
@@ -108,10 +111,6 @@ def show(
         waiting = Waiting(each.kind, each.text, each.question)
         asker = "" if each.asked_by == each.run else f"Asked by child run {each.asked_by}. "
         click.echo(asker + how_to_answer(each.run, waiting, words)[0])
-
-
-_DEPTH = 100
-"""Generations of child runs in one JSON object."""
 
 
 def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:

@@ -77,7 +77,6 @@ def run(
     place = here if here is not None else usual.home.label
     there = World(usual.seed if seed is None else seed, now=clock, here=place)
     agent = make_agent({**flags, "tools": (there.word, *tools), "no_ask": True})
-
     view = view_for(sys.stderr, quiet=quiet)
     done = perform_run(
         lambda on_event, _: agent.arun(chosen.question, on_event=on_event, now=there.now.timestamp()),

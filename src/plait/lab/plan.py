@@ -291,7 +291,6 @@ def _digest_functions(agent: Agent | None) -> Iterator[str]:
 
 
 def _name_agents(agents: Mapping[str, Agent] | Iterable[Agent] | Agent) -> dict[str, Agent]:
-
     if isinstance(agents, Mapping):
         return dict(agents)
     found: dict[str, Agent] = {}

@@ -118,7 +118,6 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
 def _make_tables(
     comparison: Comparison, phases: bool, all_pairs: bool, by: str, cells: bool
 ) -> tuple[list[ReportTable], list[str]]:
-
     rows, pairs = comparison.rows, comparison.pairs
     title = f"{one_line(comparison.suite.word)}: {format_count(len({*comparison.suite.firsts().values()}), 'task')}"
     title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
@@ -311,7 +310,6 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
 
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
-
     return {key: one_line(name) for key, name in short_names(rows).items()}.__getitem__
 
 

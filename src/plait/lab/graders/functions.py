@@ -81,7 +81,6 @@ def read_source(place: str) -> str:
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
-
     try:
         signature = inspect.signature(function)
         signature.bind(None, None)
