@@ -92,9 +92,8 @@ def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
     """Return the charts: success against price and against time, tokens in and out by step."""
     title, axis, prices = "Success against cost", "USD a run", [(each, each.row.cost_usd) for each in rows]
     lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
-    about = "The mean cost of a run." + (
-        f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
-    )
+    about = "The mean cost of a run."
+    about += f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
     if not any(each.row.cost_usd for each in rows):
         title, axis, prices = "Success against tokens", "tokens a run", [(each, each.row.tokens) for each in rows]
         about = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
