@@ -25,21 +25,17 @@ PHASES = ("reason", "react", "reply")
 
 
 def make_phase_table(
-    comparison: Comparison,
-    *,
-    loop: str = "phased",
-    hardware: float | None = None,
-    paired: Mapping[str, str] | None = None,
+    comparison: Comparison, *, hardware: float | None = None, paired: Mapping[str, str] | None = None
 ) -> ReportTable:
-    """Make the table of a loop in a comparison: seconds, USD and tokens are means of a run.
+    """Make the table of the loop `phased` in a comparison: seconds, USD and tokens are means of a run.
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
     row. `paired` maps the account's models, or patterns of their names, to one's own: the rows are then the seven
     published ones with these models. Raises `ConfigError` if the loop or a row is not in the comparison.
     """
-    contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == loop]
+    contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == "phased"]
     if not contenders:
-        raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
+        raise ConfigError(f"The loop phased is not in {comparison.name}.", hint="Compare it first.")
     if paired is not None:
         contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
     own = [_own_row(comparison, each) for each in contenders]

@@ -17,8 +17,8 @@ from plait.lab.recommend.rows import MeasuredLoop, read_rows
 from plait.loops import loop_from, parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
-FEW, UNSURE = 10, 0.8
-"""Fewer tasks, or less certainty, is reported as thin evidence."""
+FEW, UNSURE, SURE = 10, 0.8, 0.95
+"""Fewer tasks, or less certainty, is reported as thin evidence; and the certainty that more tasks should give."""
 MOST_TASKS = 1_000_000
 """The limit of `count_more_tasks`."""
 
@@ -294,12 +294,12 @@ def probability_of_share(successes: int, n: int, at_least: float) -> float:
     return max(0.0, 1 - _sum_binomial(successes + 1, n + 1, at_least, 1))
 
 
-def count_more_tasks(share: float, n: int, at_least: float, goal: float = 0.95) -> int | None:
-    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same. None if no number
+def count_more_tasks(share: float, n: int, at_least: float) -> int | None:
+    """Estimate how many tasks beyond `n` make it 95 % certain if the share stays the same. None if no number
     does, because the share is not above the demand, or if it is more than a million."""
 
     def is_enough(tasks: int) -> bool:
-        return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= goal
+        return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= SURE
 
     if share <= at_least and at_least > 0:
         return None
