@@ -11,7 +11,7 @@ import pytest
 
 from journal_rows import ask, begin, start_child
 from plait.cli.costs import tree_cost_row
-from plait.cli.tree import show_tree
+from plait.cli.show import show_tree
 from plait.core import Call
 from plait.core.errors import ConfigError
 from plait.journal.open_questions import find_open_questions, read_questions

@@ -463,13 +463,9 @@ class Agent(AgentPlans[DepsT, OutputT]):
         store = self._parts.require_store()
         row = await store.find_run(id_of_run(run))
         if row.status in ("queued", "cancelled") and not row.head.has_begun:
-            is_queued = row.status == "queued"
-            hint = (
-                f"A worker with the agent {row.head.agent} begins it (plait worker)."
-                if is_queued
-                else "Submit it again."
-            )
-            where = "waits in a queue" if is_queued else "was cancelled in its queue"
+            where, hint = "was cancelled in its queue", "Submit it again."
+            if row.status == "queued":
+                where, hint = "waits in a queue", f"A worker with the agent {row.head.agent} begins it (plait worker)."
             raise ConfigError(f"Run {row.head.run} {where} and has not begun.", hint=hint)
         return self._with_loop_of(row.head), store, row
 

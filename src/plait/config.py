@@ -172,10 +172,7 @@ def use_own_redaction() -> None:
     from plait.journal import redaction
 
     own = own_file()
-    if redaction.is_set() or not isfile(own):
-        return
-    word = _read(own, _content(own)).journal.redact
-    if not word:
+    if redaction.is_set() or not isfile(own) or not (word := _read(own, _content(own)).journal.redact):
         return
     module, _, name = word.partition(":")
     try:
@@ -222,7 +219,16 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
         data.pop("serve", {}), ServeTable, "serve", place, {each.name: each for each in list_fields(ServeTable)}
     )
     tables = data.pop("agents", {})
-    agents = _agents(tables, run, place)
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
+    agents: dict[str, Mapping[str, Any]] = {}
+    for name, table in tables.items():
+        _table(table, agent_types()[1], f"agents.{name}", place, agent_options())
+        if "journal" in table:
+            raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
+        is_same_loop = table.get("loop", run.get("loop")) == run.get("loop")
+        # What a table leaves out comes from [run]. Options of a loop are not for another one.
+        agents[name] = {**{key: value for key, value in run.items() if key != "set" or is_same_loop}, **table}
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
     journal = _table(data.pop("journal", {}), JournalTable, "journal", place)
     own = {name: tuple(table) for name, table in tables.items()}
@@ -244,21 +250,6 @@ def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
     }
     limits = [*own.get("spend", ()), *near.get("spend", ())]
     return {**own, **near, **tables, **({"spend": limits} if limits else {})}
-
-
-def _agents(tables: Any, run: Mapping[str, Any], place: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the agents to serve. Settings that a table leaves out come from `[run]`."""
-    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
-        raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
-    found: dict[str, Mapping[str, Any]] = {}
-    for name, table in tables.items():
-        _table(table, agent_types()[1], f"agents.{name}", place, agent_options())
-        if "journal" in table:
-            raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
-        is_same_loop = table.get("loop", run.get("loop")) == run.get("loop")
-        # Options of a loop are not for another one.
-        found[name] = {**{key: value for key, value in run.items() if key != "set" or is_same_loop}, **table}
-    return found
 
 
 T = TypeVar("T", bound=Struct)

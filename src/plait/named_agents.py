@@ -25,7 +25,14 @@ HINT = "Name a plait.Agent, or a function without arguments that returns one."
 def load_agent(word: str) -> Agent[Any]:
     """Import an agent: `module:agent`, `file.py:agent`, or `file.py` with one agent. A function is called for it. An
     agent without a name gets the word as its name, with a file's whole path. Raises `ConfigError`."""
-    found = _find_only_agent(word.strip()) if word.strip().endswith(".py") else load_object(word, "an agent")
+    if (file := word.strip()).endswith(".py"):
+        agents = {key: value for key, value in vars(run_file(file, "file")).items() if isinstance(value, Agent)}
+        if len({id(each) for each in agents.values()}) != 1:
+            several = f"has the agents {', '.join(agents)}" if agents else "has no agent"
+            raise ConfigError(f"{file!r} {several}.", hint=f"Name one: {file}:{next(iter(agents), 'NAME')}.")
+        found: Any = next(iter(agents.values()))
+    else:
+        found = load_object(word, "an agent")
     if callable(found) and not isinstance(found, Agent):
         try:
             found = call_plain(found)
@@ -36,15 +43,6 @@ def load_agent(word: str) -> Agent[Any]:
     if not isinstance(found, Agent):
         raise ConfigError(f"{word!r} is a {type(found).__name__} and no agent.", hint=HINT)
     return found if found.name else found.using(name=anchor_agent(word))
-
-
-def _find_only_agent(file: str) -> Agent[Any]:
-    module = run_file(file, "file")
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Agent)}
-    if len({id(each) for each in found.values()}) != 1:
-        several = f"has the agents {', '.join(found)}" if found else "has no agent"
-        raise ConfigError(f"{file!r} {several}.", hint=f"Name one: {file}:{next(iter(found), 'NAME')}.")
-    return next(iter(found.values()))
 
 
 def anchor_agent(word: str) -> str:

@@ -146,7 +146,14 @@ class RecordedRuns:
         sums: dict[str, list[Any]] = {}
         for row in rows:
             try:
-                spent, before = await self._read_spent(row)
+                spent, before = spent_in(row.totals), Spent()
+                if not row.totals:
+                    spent = await read_spent(self._store, await self._store.find_run(row.run))
+                if row.fork_at:
+                    kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
+                    timeline = Timeline(kept, run=row.run)
+                    ends = [each.end for each in timeline.children if not each.closed]
+                    before = sum((spent_in(end.totals) for end in ends if end is not None), sum_record(timeline))
             except JournalError:  # its record is damaged
                 spent, before = Spent(cost_usd=None), Spent()
             now, then = spent.usage, before.usage
@@ -158,18 +165,6 @@ class RecordedRuns:
                 sums[key] = [round(a + b, 9) for a, b in zip(sums.get(key, [0] * len(used)), used, strict=True)]
         groups = [CostGroup(key, *each) for key, each in sums.items()]
         return sorted(groups, key=lambda each: each.key if by == "day" else -each.cost_usd)
-
-    async def _read_spent(self, row: RunTotals) -> tuple[Spent, Spent]:
-        """Return what a run used with its child runs, and what of that it took over as a fork."""
-        spent = (
-            spent_in(row.totals) if row.totals else await read_spent(self._store, await self._store.find_run(row.run))
-        )
-        if not row.fork_at:
-            return spent, Spent()
-        kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
-        timeline = Timeline(kept, run=row.run)
-        ended = (spent_in(each.end.totals) for each in timeline.children if each.end is not None and not each.closed)
-        return spent, sum(ended, sum_record(timeline))
 
 
 _KEYS: dict[str, Callable[[RunTotals], tuple[str, ...]]] = {

@@ -26,7 +26,6 @@ from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settin
 from plait.named_agents import anchor_agent, find_configured_name, load_agent
 from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
-from plait.runtime.agents.options import Option
 from plait.trust import risks_of_models
 
 # A phase may be one of the fallback loop: `react.act`.
@@ -141,7 +140,7 @@ def add_settings(agent: Agent, settings: Mapping[str, ModelSettings]) -> Agent:
 
 
 def read_values(
-    flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    flags: Mapping[str, Any], table: Mapping[str, Any] = {}, environ: Mapping[str, str] = {}
 ) -> dict[str, dict[str, Any]]:
     """Return the fields that flags, environment or table set, without those of `BY_HAND`: under "" those of the agent,
     under the name of a field those that this field holds. Raises `ConfigError`."""
@@ -149,25 +148,20 @@ def read_values(
     for each in OPTIONS:
         if each.name in BY_HAND and not each.within:
             continue
-        value = _find_value(each, flags, table or {}, environ or {})
+        usual: Any = environ.get(each.variable) or table.get(each.file_key)
+        given = flags.get(each.parameter)
+        value = usual if given is None else given
+        if each.many == "pairs":
+            flag = each.flag.partition(" ")[0]
+            value = {**(usual or {}), **parse_pairs(given or (), flag, "seconds=5")} or None
+        elif each.many:
+            both = tuple(dict.fromkeys((*(usual or ()), *(given or ()))))
+            value = (both if each.adds else given or usual) or None
+        elif each.switch is not None:
+            value = each.switch if given else usual
         if value is not None:
             found.setdefault(each.within, {})[each.name] = each.read(value)
     return found
-
-
-def _find_value(
-    option: Option, flags: Mapping[str, Any], table: Mapping[str, Any], environ: Mapping[str, str]
-) -> Any | None:
-    usual: Any = environ.get(option.variable) or table.get(option.file_key)
-    given = flags.get(option.parameter)
-    if option.many == "pairs":
-        return {**(usual or {}), **parse_pairs(given or (), option.flag.partition(" ")[0], "seconds=5")} or None
-    if option.many:
-        both = (*(usual or ()), *(given or ()))
-        return (tuple(dict.fromkeys(both)) if option.adds else given or usual) or None
-    if option.switch is not None:
-        return option.switch if given else usual
-    return usual if given is None else given
 
 
 def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any, Any] | type[Any]) -> dict[str, Any]:

@@ -62,8 +62,12 @@ def user_at_terminal(before: Callable[[], None], plans: PlanPrompt | None) -> On
         before()
         shown = plans.render(waiting.reason) if plans is not None and waiting.kind == "plan" else waiting.reason
         while True:
-            if waiting.kind != "question":
-                _drop_input()
+            if waiting.kind != "question":  # what was typed before it was shown approves nothing
+                with suppress(ImportError, OSError, ValueError):
+                    import termios
+
+                    with suppress(termios.error):
+                        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             options = ANSWERS[waiting.kind]
             print(f"{clean_text(shown)}\n({options}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
             answer = await _read_line()
@@ -110,15 +114,6 @@ async def _edit_plan(text: str) -> str | None:
         done = await asyncio.to_thread(subprocess.run, [*words, str(path)], check=False)
         edited = path.read_text(encoding="utf-8", errors="replace").strip()
     return None if done.returncode or edited in ("", text.strip()) else edited
-
-
-def _drop_input() -> None:
-    """Discard input typed before the question was shown, so that it approves nothing."""
-    with suppress(ImportError, OSError, ValueError):
-        import termios
-
-        with suppress(termios.error):
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

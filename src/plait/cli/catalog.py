@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import os
 import textwrap
+import time
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
+from msgspec import structs
 
 from plait import trust as trust_store
 from plait.cli import options
-from plait.cli.model_details import describe_details, print_details
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
@@ -21,9 +23,12 @@ from plait.core.tools import MARKS
 from plait.loops import make, options_of, prompts_of
 from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
+from plait.models.base import Model
+from plait.models.chat import ChatModel
 from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file
-from plait.models.rejections import forget_rejections
+from plait.models.prices import describe_rate
+from plait.models.rejections import forget_rejections, list_rejections
 from plait.models.resolve import providers, resolve
 from plait.runtime.templates.prompts import shared_prompts, shipped_prompts
 from plait.toolkits.method_search import lines_of
@@ -43,7 +48,11 @@ def loops() -> None:
 @options.as_list
 def list_loops(names: tuple[str, ...], as_object: bool) -> None:
     """List the loops (all, or those named): a description, phases (--model PHASE=SPEC) and options (--set K=V)."""
-    found = [_describe_loop(name) for name in names or loop_names()]
+    found: list[dict[str, Any]] = []
+    for loop in map(make, names or loop_names()):
+        kind = type(loop)
+        own = {name: [_option_type(name, kind), default] for name, default in options_of(loop).items()}
+        found.append({"name": loop.name, "what": _first_line(kind), "phases": list(loop.phases), "options": own})
     if as_object:
         print_json(found)
         return
@@ -52,18 +61,6 @@ def list_loops(names: tuple[str, ...], as_object: bool) -> None:
         click.echo(f"  phases: {', '.join(each['phases'])}")
         for option, (kind, default) in each["options"].items():
             click.echo(f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})")
-
-
-def _describe_loop(name: str) -> dict[str, Any]:
-    loop = make(name)
-    return {
-        "name": name,
-        "what": _first_line(type(loop)),
-        "phases": list(loop.phases),
-        "options": {
-            option: [_option_type(option, type(loop)), default] for option, default in options_of(loop).items()
-        },
-    }
 
 
 def _option_type(option: str, owner: type) -> str:
@@ -134,7 +131,59 @@ def show_model(name: str, as_object: bool) -> None:
         return
     for number, each in enumerate(details):
         click.echo("\n" if number else "", nl=False)
-        print_details(each)
+        key = each.get("key")
+        lines = {
+            "wire": each.get("wire"),
+            "endpoint": each["endpoint"],
+            "key": f"{key} ({'set' if each['key_is_set'] else 'not set'})" if key else "",
+            "settings": _join(each.get("settings")),
+            "params": _join(each.get("params")),
+            "price": each["price"] or "not known",
+            "rate limit": each.get("rate_limit"),
+        }
+        click.echo(each["model"])
+        for head, value in lines.items():
+            if value:
+                click.echo(f"  {head:<10}  {clean(str(value))}")
+        click.echo()
+        rows = []
+        for ability in each["abilities"]:
+            source = ability["source"]
+            if source == "learned":
+                source = f'learned on {ability["date"]}, expires {ability["expires"]}: "{clean(ability["said"])}"'
+            rows.append([ability["ability"], "yes" if ability["value"] else "no", source])
+        print_table(["ability", "", "from"], rows)
+
+
+def describe_details(model: Model) -> dict[str, Any]:
+    """Return what `--json` prints: the wire, the endpoint, the key, settings, price, rate limit and abilities."""
+    learned = {each.ability: each for each in list_rejections(model)}
+    details: dict[str, Any] = {"model": model.spec, "name": model.name, "endpoint": model.endpoint}
+    if isinstance(model, ChatModel):
+        details |= {
+            "wire": model.wire,
+            "key": model.key_env,
+            "key_is_set": bool(os.environ.get(model.key_env, "").strip()),
+            "settings": msgspec.to_builtins(model.settings),
+            "params": dict(model.params),
+            "rate_limit": str(model.rate_limit) if model.rate_limit is not None else None,
+        }
+    stated = getattr(model, "stated_abilities", ())
+    abilities: list[dict[str, Any]] = []
+    for name, able in structs.asdict(model.abilities).items():
+        abilities.append({"ability": name, "value": able, "source": "plait.toml" if name in stated else "table"})
+        if name not in stated and able and (seen := learned.get(name)) is not None:
+            dates = {"date": _date(seen.at), "said": seen.said, "expires": _date(seen.expires)}
+            abilities[-1] |= {"value": False, "source": "learned", **dates}
+    return {**details, "price": describe_rate(model.rate) if model.rate.is_known else None, "abilities": abilities}
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
+def _join(values: dict[str, Any] | None) -> str:
+    return " ".join(f"{name}={value}" for name, value in (values or {}).items())
 
 
 @models.command("forget")

@@ -15,7 +15,7 @@ from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt
-from plait.cli.chat_commands import ChatCommands, is_command
+from plait.cli.chat_commands import ChatCommands
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text
@@ -67,10 +67,16 @@ def chat(session: str | None, folder: str | None, watch: bool, **flags: Any) -> 
     talk.about, talk.folder = about, folder
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
-    talk.handle_sigterm()
+
+    def end(*_: object) -> None:
+        talk.interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, end)  # it ends the chat, even where Ctrl-C would only drop a line
     for line in talk.lines:
-        # A pipe brings content, which must not load tools or change the agent.
-        if talk.lines.at_terminal and is_command(line):
+        # A pipe brings content, which must not load tools or change the agent. A pasted text of several lines is none.
+        if talk.lines.at_terminal and line.startswith("/") and not line.startswith("//") and "\n" not in line:
             try:
                 commands.run(line)
             except KeyboardInterrupt:
@@ -91,7 +97,6 @@ class Chat:
     def __init__(
         self, agent: Agent, session: str, journal_words: tuple[str, ...], *, watch: bool, unnamed: bool
     ) -> None:
-
         assert agent.journal is not False
         self.agent, self.session, self.watch, self.unnamed = agent, session, watch, unnamed
         self.journal = Journal(agent.journal)
@@ -138,6 +143,10 @@ class Chat:
         self.turns += 1
         asked: UserQuestion = [question, *self.files]
         self.files = ()
+
+        def note_signal(number: int) -> None:  # Ctrl-C ends the turn, any other signal also ends the chat
+            self.interrupted = self.interrupted or number != signal.SIGINT
+
         try:
             run = perform_run(
                 lambda on_event, on_wait: self.agent.arun(
@@ -145,7 +154,7 @@ class Chat:
                 ),
                 view,
                 plans=PlanPrompt(self.agent, question),
-                on_signal=self._note_signal,
+                on_signal=note_signal,
             )
             if run is None:
                 self.say("Cancelled.")
@@ -165,20 +174,6 @@ class Chat:
             self.crashed = self.crashed or not isinstance(why, ConfigError)
             self.say(f"Error: {why}")
 
-    def handle_sigterm(self) -> None:
-        """Make SIGTERM end the chat, even where Ctrl-C would only drop a line."""
-
-        def end(*_: object) -> None:
-            self.interrupted = True
-            raise KeyboardInterrupt
-
-        if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
-            signal.signal(signal.SIGTERM, end)
-
-    def _note_signal(self, number: int) -> None:
-        """Note a signal during a turn: Ctrl-C ends the turn, any other signal also ends the chat."""
-        self.interrupted = self.interrupted or number != signal.SIGINT
-
     def say(self, text: str, *, dim: bool = False) -> None:
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
             click.echo(click.style(clean_text(text), dim=True) if dim else clean_text(text), err=True)
@@ -197,11 +192,26 @@ class LineReader:
     ) -> None:
         self.at_terminal = sys.stdin.isatty()
         self._editable = self.at_terminal and sys.stdout.isatty()
-        self._complete, self._is_over = complete, is_over
+        self._is_over = is_over
         if hasattr(sys.stdin, "reconfigure"):
             sys.stdin.reconfigure(errors="replace")
         if self._editable:
-            self._set_up_readline()
+            import readline
+
+            if os.environ.get("TERM", "dumb") != "dumb":
+                # Python switches this off. Without it, each line of a pasted text would be a separate turn.
+                readline.parse_and_bind("set enable-bracketed-paste on")
+            offered: list[str] = []
+
+            def offer(text: str, state: int) -> str | None:
+                if state == 0:
+                    words = readline.get_line_buffer()[: readline.get_endidx()].split(" ")
+                    offered[:] = [each for each in complete(words) if each.startswith(text)]
+                return offered[state] if state < len(offered) else None
+
+            readline.set_completer_delims(" ")
+            readline.set_completer(offer)
+            readline.parse_and_bind("tab: complete")
         self.set_history(history)
 
     def set_history(self, lines: Iterable[str]) -> None:
@@ -247,21 +257,3 @@ class LineReader:
         if self.at_terminal:
             click.echo(prompt, nl=False, err=True)
         return sys.stdin.readline() or None
-
-    def _set_up_readline(self) -> None:
-        import readline
-
-        if os.environ.get("TERM", "dumb") != "dumb":
-            # Python switches this off. Without it, each line of a pasted text would be a separate turn.
-            readline.parse_and_bind("set enable-bracketed-paste on")
-        offered: list[str] = []
-
-        def complete(text: str, state: int) -> str | None:
-            if state == 0:
-                words = readline.get_line_buffer()[: readline.get_endidx()].split(" ")
-                offered[:] = [each for each in self._complete(words) if each.startswith(text)]
-            return offered[state] if state < len(offered) else None
-
-        readline.set_completer_delims(" ")
-        readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")

@@ -45,11 +45,6 @@ MAX_SESSIONS = 20
 """The number of sessions that /sessions lists."""
 
 
-def is_command(line: str) -> bool:
-    """Return whether a text is one line that begins with one slash. A pasted text of several lines is not a command."""
-    return line.startswith("/") and not line.startswith("//") and "\n" not in line
-
-
 class ChatCommands:
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
@@ -217,7 +212,12 @@ class ChatCommands:
         if rest:
             for word in _split_words(rest):
                 if word.startswith("-") and len(word) > 1:
-                    tools.remove(_find_tools(word[1:], tools))
+                    words = [str(each) for each in tools]
+                    if word[1:] not in words:
+                        near = difflib.get_close_matches(word[1:], words, 1)
+                        hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
+                        raise ConfigError(f"There are no tools {word[1:]}.", hint=hint)
+                    del tools[words.index(word[1:])]
                 elif word in tools:
                     raise ConfigError(f"The tools of {word} are there already.")
                 else:
@@ -228,8 +228,8 @@ class ChatCommands:
         if not tools:
             chat.say("No tools. /tools calculator adds one; `plait tools list` lists them.")
             return
-        words, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
-        chat.say(f"Tools: {words}" if words == names else f"Tools: {words}\nThey are: {names}")
+        given, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
+        chat.say(f"Tools: {given}" if given == names else f"Tools: {given}\nThey are: {names}")
 
 
 def _split_words(rest: str) -> list[str]:
@@ -246,13 +246,3 @@ def _parse_name(rest: str) -> str:
     """Return a name, which may contain spaces, with or without quotes."""
     words = _split_words(rest)
     return words[0] if len(words) == 1 else rest
-
-
-def _find_tools(word: str, tools: list[Any]) -> Any:
-    found = next((each for each in tools if str(each) == word), None)
-    if found is None:
-        words = [str(each) for each in tools]
-        near = difflib.get_close_matches(word, words, 1)
-        hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
-        raise ConfigError(f"There are no tools {word}.", hint=hint)
-    return found

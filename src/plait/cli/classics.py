@@ -168,9 +168,11 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
     """
     if run is not None and question is not None:
         raise ConfigError("A question and --run exclude each other.", hint="Choose one.")
-    if question is not None and _names_run(question, flags["journal"]):
-        hint = f"To show a recorded run, write: plait classics wire --run {question}"
-        raise ConfigError(f"{question!r} names a run, but this argument is a question.", hint=hint)
+    with suppress(JournalError):  # `last`, or the beginning of an id of six characters or more
+        is_id = bool(re.fullmatch(r"[0-9A-Za-z-]{6,}", question or ""))
+        if question == "last" or (is_id and find_run(str(question), flags["journal"])):
+            hint = f"To show a recorded run, write: plait classics wire --run {question}"
+            raise ConfigError(f"{question!r} names a run, but this argument is a question.", hint=hint)
     _check_output(flags)
     flags |= {"suite": None, "question": question, "jobs": 1, "budget": None}  # one run
     done = _compare(_choose_suite(flags), flags, loop or "react", limit=1) if run is None else None
@@ -185,13 +187,6 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
         about = {"run": head.run, "question": head.question, "loop": head.loop["name"]}
         objects.append({**about, "exchanges": msgspec.to_builtins(exchanged)})
     _print_and_exit("wire", done, flags, found, texts, {"runs": objects})
-
-
-def _names_run(word: str, journal: str | None) -> bool:
-    """Return whether a word is `last`, or the beginning (six characters or more) of the id of a recorded run."""
-    with suppress(JournalError):
-        return word == "last" or bool(re.fullmatch(r"[0-9A-Za-z-]{6,}", word) and find_run(word, journal))
-    return False
 
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:

@@ -28,8 +28,7 @@ from plait.lab.comparison import Comparison
 from plait.lab.plan import TEXTS
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import OnProgress, Progress
-from plait.lab.workers import CellWorkers, command_of_this_process, end_with_parent, parent_to_work_for
-from plait.models.settings import ModelSettings
+from plait.lab.workers import CellWorkers, end_with_parent, parent_to_work_for
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 
 EPILOG = """\
@@ -93,16 +92,28 @@ def compare(suite: str, words: Sequence[str], phases: Sequence[str], workers: in
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
-    same = ("loops", "models", "repeat", "limit", "name")
+    by_phase: dict[str, list[str]] = {}
+    for each in phases:
+        phase, equals, names = each.partition("=")
+        if not equals or not phase.strip():
+            hint = "Write --model reason=X,Y; --models is for all phases."
+            raise ConfigError(f"--model {each!r} names no phase.", hint=hint)
+        by_phase[phase.strip()] = parse_models(names)
+    axes: list[list[str]] = []
+    for each in flags["model_settings"]:  # [PHASE.]K=V,W: lists and JSON are one value
+        key, _, values = each.partition("=")
+        whole = key.rpartition(".")[2].replace("-", "_") in ("stop", "extra_body", "extra_headers")
+        axes.append([each] if whole else [f"{key}={value.strip()}" for value in values.split(",")])
+    same, command = ("loops", "models", "repeat", "limit", "name"), [sys.executable, "-m", "plait", *sys.argv[1:]]
     shared = {name: value for name, value in flags.items() if name not in (*TEXTS, "tools")}
     done = run_comparison(
         suite,
         {**flags, **dict.fromkeys(TEXTS)},
         agents={word: find_agent(word, shared) for word in words},
         texts=parse_texts(**{name: flags[name] for name in TEXTS}),
-        phases=parse_phase_models(phases),
-        settings=parse_settings_axis(flags["model_settings"]),
-        workers=CellWorkers(command_of_this_process(), workers) if workers and parent_to_work_for() is None else None,
+        phases=by_phase,
+        settings=[parse_model_settings(row) for row in product(*axes)],
+        workers=CellWorkers(command, workers) if workers and parent_to_work_for() is None else None,
         **{name: flags[name] for name in same},
     )
     print_comparison(done, flags)
@@ -155,18 +166,6 @@ def wait_for_comparison(begin: Callable[[OnProgress], Coroutine[Any, Any, T]], *
     return done
 
 
-def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return the models of single phases, each given as PHASE=X,Y. Raises `ConfigError`."""
-    found: dict[str, list[str]] = {}
-    for each in given:
-        phase, equals, names = each.partition("=")
-        if not equals or not phase.strip():
-            hint = "Write --model reason=X,Y; --models is for all phases."
-            raise ConfigError(f"--model {each!r} names no phase.", hint=hint)
-        found[phase.strip()] = parse_models(names)
-    return found
-
-
 def parse_texts(
     prompts: Sequence[str], system: Sequence[str], instructions: Sequence[str]
 ) -> dict[str, dict[str, str]] | None:
@@ -178,16 +177,6 @@ def parse_texts(
         parts = [shorten(value, 30)[0] for (_, values), value in zip(given, row, strict=True) if len(values) > 1]
         found[", ".join(parts)] = {name: read[name](value) for (name, _), value in zip(given, row, strict=True)}
     return found if given else None
-
-
-def parse_settings_axis(given: Sequence[str]) -> list[dict[str, ModelSettings]]:
-    """Return the combinations of settings in `[PHASE.]K=V,W`. Lists and JSON are one value. Raises `ConfigError`."""
-    axes: list[list[str]] = []
-    for each in given:
-        key, _, values = each.partition("=")
-        whole = key.rpartition(".")[2].replace("-", "_") in ("stop", "extra_body", "extra_headers")
-        axes.append([each] if whole else [f"{key}={value.strip()}" for value in values.split(",")])
-    return [parse_model_settings(row) for row in product(*axes)]
 
 
 def parse_models(names: str) -> list[str]:

@@ -156,8 +156,13 @@ def costs(
         columns.append(TableColumn("paid back after", tuple(words)))
     if rates:
         columns.append(TableColumn("rates", tuple("; ".join(_rate_lines([each])) for each in costed), csv_only=True))
-    table = ReportTable((), tuple(columns), tuple(_notes(rows, costed, tokens=tokens, rates=rates)))
-    _print(table, as_csv, as_markdown)
+    notes = _rate_lines(costed) if rates else []
+    if any(cell == "?" for row in rows for cell in row):
+        notes.append("?: a price is unknown")
+    guessed = {clean(part.model): None for each in costed for part in each.spent if part.usage.estimated}
+    if tokens and guessed:
+        notes.append(f"tokens estimated from the length of the text: {', '.join(guessed)}")
+    _print(ReportTable((), tuple(columns), tuple(notes)), as_csv, as_markdown)
 
 
 def _print(table: ReportTable, as_csv: bool, as_markdown: bool) -> None:
@@ -244,34 +249,29 @@ def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
         children[each.head.run] = store.children(each.head.run)
         rows += children[each.head.run]
     for each in reversed(rows):
-        below = [(child, made.pop(child.head.run)) for child in children[each.head.run]]
-        made[each.head.run] = _add_children(each, store, below)
+        timeline = store.timeline(each.head.run, bodies=False)
+        whole = cost_row(each, timeline)
+        tools = {call.key: call.call.tool for call in timeline.tool_calls}
+        for child in children[each.head.run]:
+            assert child.head.caller is not None
+            below = made.pop(child.head.run)
+            phase = f"run:{tools.get(child.head.caller.key.partition(':')[0], 'tool')}"
+            own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
+            if parts:
+                work = sum(part.seconds for part in below.spent if part.is_work)
+                parts[0] = replace(parts[0], seconds=round(parts[0].seconds + work, 6))
+                took = below.wall or in_all(below.spent).seconds
+                own = tuple(
+                    replace(part, seconds=round(max(0.0, part.seconds - took), 6))
+                    if part.is_work and part.phase == TOOLS
+                    else part
+                    for part in own
+                )
+            rates = {(phase, model): rate for (_, model), rate in below.rates.items()}
+            spent = merge_spending((*own, *parts))
+            whole = dataclasses.replace(whole, spent=spent, rates={**rates, **whole.rates})
+        made[each.head.run] = whole
     return made[row.head.run]
-
-
-def _add_children(row: RunRow, store: Journal, children: Iterable[tuple[RunRow, CostRow]]) -> CostRow:
-    """Return a recorded run as a row, with the rows of its child runs added."""
-    timeline = store.timeline(row.head.run, bodies=False)
-    whole = cost_row(row, timeline)
-    tools = {call.key: call.call.tool for call in timeline.tool_calls}
-    for child, below in children:
-        assert child.head.caller is not None
-        phase = f"run:{tools.get(child.head.caller.key.partition(':')[0], 'tool')}"
-        own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
-        if parts:
-            work = sum(part.seconds for part in below.spent if part.is_work)
-            parts[0] = replace(parts[0], seconds=round(parts[0].seconds + work, 6))
-            took = below.wall or in_all(below.spent).seconds
-            own = tuple(
-                replace(each, seconds=round(max(0.0, each.seconds - took), 6))
-                if each.is_work and each.phase == TOOLS
-                else each
-                for each in own
-            )
-        rates = {(phase, model): rate for (_, model), rate in below.rates.items()}
-        spent = merge_spending((*own, *parts))
-        whole = dataclasses.replace(whole, spent=spent, rates={**rates, **whole.rates})
-    return whole
 
 
 def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
@@ -279,7 +279,23 @@ def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
     groups: dict[tuple[Any, ...], list[CostRow]] = {}
     for row in rows:
         groups.setdefault(row.combination, []).append(row)
-    return [_merge_rows(group) if len(group) > 1 else group[0] for group in groups.values()]
+    merged = []
+    for group in groups.values():
+        if len(group) == 1:
+            merged += group
+            continue
+        known = [row.wall for row in group if row.wall is not None]
+        merged.append(
+            CostRow(
+                runs=tuple(run for row in group for run in row.runs),
+                loop=group[0].loop,
+                combination=group[0].combination,
+                spent=merge_spending(part for row in group for part in row.spent),
+                rates={key: rate for row in reversed(group) for key, rate in row.rates.items()},
+                wall=round(sum(known) / len(known), 6) if len(known) == len(group) else None,
+            )
+        )
+    return merged
 
 
 def cost_table(rows: Sequence[CostRow], *, mean: bool, tokens: bool) -> tuple[list[str], list[list[str]]]:
@@ -364,17 +380,6 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[st
     return heads, rows
 
 
-def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: bool, rates: bool) -> list[str]:
-    """Return the lines below the table."""
-    notes = _rate_lines(costed) if rates else []
-    if any(cell == "?" for row in rows for cell in row):
-        notes.append("?: a price is unknown")
-    guessed = {clean(part.model): None for row in costed for part in row.spent if part.usage.estimated}
-    if tokens and guessed:
-        notes.append(f"tokens estimated from the length of the text: {', '.join(guessed)}")
-    return notes
-
-
 def _rate_lines(costed: Sequence[CostRow]) -> list[str]:
     lines: dict[str, None] = {}
     for row in costed:
@@ -397,18 +402,6 @@ def _recorded_rate(part: PhaseSpending, described: Iterable[Mapping[str, Any]]) 
                 if each.get("spec") == part.model:
                     return msgspec.convert(each.get("rate", {}), Rate)
     return UNKNOWN
-
-
-def _merge_rows(group: Sequence[CostRow]) -> CostRow:
-    known = [row.wall for row in group if row.wall is not None]
-    return CostRow(
-        runs=tuple(run for row in group for run in row.runs),
-        loop=group[0].loop,
-        combination=group[0].combination,
-        spent=merge_spending(part for row in group for part in row.spent),
-        rates={key: rate for row in reversed(group) for key, rate in row.rates.items()},
-        wall=round(sum(known) / len(known), 6) if len(known) == len(group) else None,
-    )
 
 
 def _divide_sums(phases: Sequence[dict[str, Any]], whole: dict[str, Any], runs: int) -> None:

@@ -81,7 +81,24 @@ def doctor(journal: str | None, as_object: bool) -> None:
     if as_object:
         print_json({"usable": not broken, "findings": msgspec.to_builtins(findings)})
     else:
-        _print_findings(findings)
+        heads = ("group", "name", "state", "what")
+        texts = [f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings]
+        rows = [(each.group, each.name, each.state, one_line(text)) for each, text in zip(findings, texts, strict=True)]
+        if sys.stdout.isatty():  # which wraps long cells; a pipe gets one line per finding
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for head in heads:
+                table.add_column(head, overflow="fold")
+            shown = ""
+            for group, name, state, what in rows:
+                table.add_row("" if group == shown else group, Text(name), Text(state, COLOURS[state]), Text(what))
+                shown = group
+            Console().print(table)
+        else:
+            print_table(heads, rows)
         click.echo("Usable." if not broken else f"{len(broken)} of the settings above do not work.")
     exit_with(CRASHED if broken else 0)
 
@@ -97,37 +114,27 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
             yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
         else:
             yield Finding("extra", extra.name, "ok", "installed")
-    config, findings = _examine_config()
-    yield from findings
-    yield from _examine_keys(config)
-    yield from _examine_local_models()
-    yield from _examine_configured_models(config)
-    yield from _examine_endpoints(config)
-    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
-    yield from _examine_sandbox(config.run.get("sandbox", AUTO))
-
-
-def _examine_config() -> tuple[config_files.Config, list[Finding]]:
-    """Load the configuration as commands do. Returns an empty one in place of a file that cannot be loaded."""
-    own = trust.own_file()
-    findings = []
+    own, because, config = trust.own_file(), "safe: it needs no trust", config_files.Config({}, ModelConfig())
     try:
         config = config_files.load()
+        if config.path is None:
+            yield Finding("config", "file", "absent", f"no plait.toml here, and no {own}")
     except ConfigError as why:
-        config = config_files.Config({}, ModelConfig())
-        findings.append(Finding("config", "file", "broken", one_line(why.message), one_line(why.hint)))
-    if config.path is None and not findings:
-        findings.append(Finding("config", "file", "absent", f"no plait.toml here, and no {own}"))
-    elif config.path is not None:
-        because = "safe: it needs no trust"
+        yield Finding("config", "file", "broken", one_line(why.message), one_line(why.hint))
+    if config.path is not None:
         if config.path == own:
             because = "your own file"
         elif trust.is_trusted(config.path, read_file(config.path)):
             because = "trusted with `plait trust`"
         elif config.path.absolute() != Path("plait.toml").absolute():
             because = "named by you"
-        findings.append(Finding("config", "file", "ok", f"{config.path.absolute()} ({because})"))
-    return config, findings
+        yield Finding("config", "file", "ok", f"{config.path.absolute()} ({because})")
+    yield from _examine_keys(config)
+    yield from _examine_local_models()
+    yield from _examine_configured_models(config)
+    yield from _examine_endpoints(config)
+    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
+    yield from _examine_sandbox(config.run.get("sandbox", AUTO))
 
 
 def _examine_keys(config: config_files.Config) -> Iterator[Finding]:
@@ -250,12 +257,25 @@ def _examine_journal(named: str | None) -> Finding:
 
 def _examine_sandbox(configured: str) -> Iterator[Finding]:
     """Open a session of `process` to see what the kernel offers, and look for the package of `monty`."""
+
+    async def find_walls() -> dict[str, Any]:
+        session = ProcessSession(Settings())
+        await session.start()
+        await session.close()
+        return session.walls
+
     problems = {}
     for name in ("process", "monty"):
         try:
             if name == "monty":
                 library()
-            yield Finding("sandbox", name, "ok", BACKENDS[name] if name == "monty" else _examine_process_sandbox())
+                what = BACKENDS[name]
+            else:
+                walls = asyncio.run(find_walls())
+                landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
+                spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
+                what = f"seccomp filter, {landlock}, {spaces}"
+            yield Finding("sandbox", name, "ok", what)
         except PlaitError as why:
             problems[name] = one_line(str(why))
             yield Finding("sandbox", name, "absent", one_line(why.message), one_line(why.hint))
@@ -272,38 +292,3 @@ def _examine_sandbox(configured: str) -> Iterator[Finding]:
         yield Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
     except ConfigError as why:
         yield Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
-
-
-def _examine_process_sandbox() -> str:
-    async def open_session() -> dict[str, Any]:
-        session = ProcessSession(Settings())
-        await session.start()
-        await session.close()
-        return session.walls
-
-    walls = asyncio.run(open_session())
-    landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
-    spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
-    return f"seccomp filter, {landlock}, {spaces}"
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    """Print a table. A terminal wraps long cells; a pipe gets one line per finding."""
-    heads = ("group", "name", "state", "what")
-    texts = (f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings)
-    rows = [(each.group, each.name, each.state, one_line(text)) for each, text in zip(findings, texts, strict=True)]
-    if not sys.stdout.isatty():
-        print_table(heads, rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    shown = ""
-    for group, name, state, what in rows:
-        table.add_row("" if group == shown else group, Text(name), Text(state, COLOURS[state]), Text(what))
-        shown = group
-    Console().print(table)

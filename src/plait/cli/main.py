@@ -18,11 +18,19 @@ def main() -> None:
 
         print(f"plait {__version__}")
         return
-    _open_standard_streams()
+    # Open closed standard streams on the null device. Otherwise the next file that is opened, such as the journal,
+    # would get the number of a standard stream.
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
     try:
         sys.unraisablehook = _report_dropped
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
-            signal.signal(signal.SIGTERM, _interrupt)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
         from plait.cli.commands import finish_telemetry, plait, prepare_process, report_error
 
         prepare_process()
@@ -44,23 +52,6 @@ def main() -> None:
             print("Cancelled.", file=sys.stderr)
         code = CANCELLED
     _exit(code)
-
-
-def _open_standard_streams() -> None:
-    """Open closed standard streams on the null device. Otherwise the next file that is opened, such as the journal,
-    would get the number of a standard stream."""
-    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
-
-
-def _interrupt(*_: object) -> NoReturn:
-    """Treat SIGTERM like Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def _report_dropped(dropped: sys.UnraisableHookArgs) -> None:

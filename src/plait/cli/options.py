@@ -86,8 +86,7 @@ def repeatable(name: str, variable: str, metavar: str, help: str) -> Callable[[F
 
 
 def _set_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    # The library reads this variable wherever it needs endpoints or prices.
-    if value is not None:
+    if value is not None:  # the library reads this variable wherever it needs endpoints or prices
         os.environ["PLAIT_CONFIG"] = value
 
 
@@ -139,7 +138,12 @@ def make_option(option: Option, recorded: bool = False, is_compared: bool = Fals
     if not option.flag:
         return lambda function: function
     name, _, metavar = option.flag.partition(" ")
-    attributes: dict[str, Any] = {"help": _describe_flag(option, recorded), "metavar": metavar or None}
+    text, default = option.flag_help or option.help, option.default
+    if recorded or not default or isinstance(default, bool) or not isinstance(default, str | int | float):
+        text += " Can be repeated." * (option.many == "words")
+    else:
+        text = f"{text if text.endswith('...') else text.rstrip('.')} (default {default})."
+    attributes: dict[str, Any] = {"help": text, "metavar": metavar or None}
     if option.switch is not None:
         attributes["is_flag"] = True
     elif option.many or "=" in metavar or is_compared:
@@ -151,14 +155,6 @@ def make_option(option: Option, recorded: bool = False, is_compared: bool = Fals
         low, is_above = option.above or 0, option.above is not None
         attributes["type"] = NumberType(low, option.most, whole=option.number is int, above=is_above)
     return click.option(name, option.parameter, **attributes)
-
-
-def _describe_flag(option: Option, recorded: bool) -> str:
-    """Return the help of a flag, with the default value if it has one."""
-    text, default = option.flag_help or option.help, option.default
-    if recorded or not default or isinstance(default, bool) or not isinstance(default, str | int | float):
-        return text + " Can be repeated." * (option.many == "words")
-    return f"{text if text.endswith('...') else text.rstrip('.')} (default {default})."
 
 
 _AGENT = "An agent: module:agent, file.py:agent, or NAME of [agents.NAME] in plait.toml. Other options change it."

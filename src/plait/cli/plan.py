@@ -79,14 +79,28 @@ def plan(
     The plan is printed with its expected model calls, tokens and USD. Edit the text or JSON, and run it with
     `plait run --plan`.
     """
-    form = form or _form_of(output)
+    ending = Path(output).suffix.lower() if output is not None else ""
+    form = form or next((each for each, endings in FORMS.items() if ending in endings), "" if ending else "text")
+    if not form:
+        known = ", ".join(each for endings in FORMS.values() for each in endings)
+        raise ConfigError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")
     path = check_writable(output) if output is not None else None
     made: Plan | None
+    expected: Expected | None
     run: Run | None = None
     if of is not None:
         if question is not None or file is not None or evidence is not None:
             raise click.UsageError("--of stands alone: its run has the question and the evidence.")
-        made, expected = _read_plan(of, flags, quiet=quiet)
+        made, row, timeline = read_recorded_plan(of, flags["journal"])
+        expected = None
+        if isinstance(recorded_loop(row.head), Planner):
+            try:
+                given = {name: flags[name] for name in ("agent", "model", "tools")}
+                agent = make_recorded_agent(row.head, given, journal=flags["journal"])
+                expected = agent.estimate(row.head.question, made, timeline)
+            except PlaitError as why:
+                if not quiet:
+                    click.echo(f"The expected cost is not known: {why}", err=True)
     else:
         if question == "-" and file == "-":
             raise click.UsageError("The question and the plan can't both come from stdin.")
@@ -125,29 +139,3 @@ def plan(
     elif path is None and drawn:
         click.echo(drawn, nl=False)
     exit_with(CODES[run.status] if run is not None else 0)
-
-
-def _read_plan(run: str, flags: dict[str, Any], *, quiet: bool) -> tuple[Plan, Expected | None]:
-    """Return the plan of a recorded run and the expected cost of the rest of it."""
-    plan, row, timeline = read_recorded_plan(run, flags["journal"])
-    if isinstance(recorded_loop(row.head), Planner):
-        try:
-            given = {name: flags[name] for name in ("agent", "model", "tools")}
-            agent = make_recorded_agent(row.head, given, journal=flags["journal"])
-            return plan, agent.estimate(row.head.question, plan, timeline)
-        except PlaitError as why:
-            if not quiet:
-                click.echo(f"The expected cost is not known: {why}", err=True)
-    return plan, None
-
-
-def _form_of(output: str | None) -> str:
-    """Return the form that a file's name selects. Raises `ConfigError` for an unknown ending."""
-    ending = Path(output).suffix.lower() if output is not None else ""
-    if not ending:
-        return "text"
-    for form, endings in FORMS.items():
-        if ending in endings:
-            return form
-    known = ", ".join(each for endings in FORMS.values() for each in endings)
-    raise ConfigError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")

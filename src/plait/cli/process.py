@@ -60,22 +60,18 @@ def cancellable(
         wait_for_threads = False
     finally:
         try:
-            _shut_down(loop, wait_for_threads=wait_for_threads)
+            pending = asyncio.all_tasks(loop)
+            for each in pending:
+                each.cancel()
+            if pending:
+                loop.run_until_complete(asyncio.wait(pending, timeout=2))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            if wait_for_threads:
+                loop.run_until_complete(loop.shutdown_default_executor())
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             loop.close()
-
-
-def _shut_down(loop: asyncio.AbstractEventLoop, *, wait_for_threads: bool) -> None:
-    pending = asyncio.all_tasks(loop)
-    for task in pending:
-        task.cancel()
-    if pending:
-        loop.run_until_complete(asyncio.wait(pending, timeout=2))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    if wait_for_threads:
-        loop.run_until_complete(loop.shutdown_default_executor())
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
@@ -17,7 +16,6 @@ from plait.cli.output import as_json, clean_text, print_json, print_table
 from plait.cli.resume import find_run_and_agent
 from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import clean, format_count, one_line, shorten
-from plait.journal.records import RunRow
 from plait.journal.store import Journal, list_descendants, wait_for
 from plait.named_agents import anchor_agent
 from plait.runtime.background import run_blocking
@@ -71,8 +69,9 @@ def replay(
 
     With -a the requests are those of that agent, of one run or the --last N. The first difference is shown.
     """
-    from plait.cli.compare import parse_texts  # it loads the lab
-    from plait.lab.regression import find_runs
+    from plait.cli.compare import exit_after, parse_texts, wait_for_comparison  # it loads the lab
+    from plait.lab import report
+    from plait.lab.regression import check_requests, find_runs, is_usable, run_again
 
     texts = parse_texts(**{name: flags.pop(name) for name in TEXTS})
     filters = {name: flags.pop(name) for name in FILTERS}
@@ -80,15 +79,15 @@ def replay(
     if texts is not None and len(texts) > 1 and not asks_again:
         raise ConfigError("Several texts can be compared only with --run.", hint="Give one, or add --run.")
     context = click.get_current_context()
-    for each in context.command.params:
-        if context.get_parameter_source(each.name or "") is not click.core.ParameterSource.COMMANDLINE:
+    for option in context.command.params:
+        if context.get_parameter_source(option.name or "") is not click.core.ParameterSource.COMMANDLINE:
             continue
-        if each.name in wanted and each.name != "quiet" and not asks_again:
-            raise ConfigError(f"{each.opts[0]} works only with --run.", hint="Add --run, or leave it out.")
-        if each.name in (*FILTERS, "made_by") and last is None:
+        if option.name in wanted and option.name != "quiet" and not asks_again:
+            raise ConfigError(f"{option.opts[0]} works only with --run.", hint="Add --run, or leave it out.")
+        if option.name in (*FILTERS, "made_by") and last is None:
             hint = "Add -a AGENT --last N, or leave it out."
-            raise ConfigError(f"{each.opts[0]} works only with --last.", hint=hint)
-        if each.name == "tree" and (asks_again or last is not None):
+            raise ConfigError(f"{option.opts[0]} works only with --last.", hint=hint)
+        if option.name == "tree" and (asks_again or last is not None):
             raise ConfigError("--tree works only with one RUN, and without --run.", hint="Leave it out.")
     changes: dict[str, Any] = next(iter((texts or {}).values()), {})
     if run is not None and last is None and not asks_again:
@@ -112,9 +111,41 @@ def replay(
     recent = find_runs(journal, [""], last, **filters) if last is not None and len(rows) < last else []
     if others := len({row.id for row in recent} - {row.id for row in rows}):
         click.echo(f"{others:,} of the newest {format_count(len(recent), 'run')} are of other agents.", err=True)
-    if asks_again:
-        _run_again(agent, flags["agent"], rows, journal, texts, as_object=as_object, **wanted)
-    _check_requests(agent.using(**changes), rows, as_object=as_object)
+    if not asks_again:
+        checks = run_blocking(check_requests(agent.using(**changes), rows))
+        if as_object:
+            print_json([msgspec.to_builtins(each) for each in checks])
+        else:
+            lines = []
+            for each in checks:
+                problem = clean(each.problem.partition("\n")[0].removeprefix("The run ").rstrip(":"))
+                said = f"the same ({each.requests})" if each.same else problem
+                lines.append([each.run, said, clean(one_line(each.question)[:60])])
+            print_table(["run", "requests", "question"], lines)
+            same = sum(each.same for each in checks)
+            click.echo(f"{same:,} of {format_count(len(checks), 'run')} would send the same requests.", err=True)
+        exit_with(0 if all(each.same for each in checks) else CRASHED)
+    quiet, fail_if, name = wanted.pop("quiet"), wanted.pop("fail_if"), flags["agent"]
+    comparison, changed = wait_for_comparison(
+        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, texts=texts, **wanted), quiet=quiet
+    )
+    usable, asked = sum(map(is_usable, rows)), len(comparison.suite.tasks)
+    bad = "rated bad, so the right answer is unknown. A function as --grader needs none"
+    for count, why in ((len(rows) - usable, "files, a later turn, or no answer"), (usable - asked, bad)):
+        if count:
+            click.echo(f"{format_count(count, 'run')} left out: {why}.", err=True)
+    if as_object:
+        print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changed)})
+    else:
+        click.echo(report.render_text(comparison, all_pairs=True))
+        for change in changed:
+            answers, calls = map(as_json, change.answers), (", ".join(some) or "none" for some in change.calls)
+            for what, both, alike in (("answer", answers, change.same_answer), ("calls", calls, change.same_calls)):
+                if not alike:
+                    before, after = (clean(shorten(one_line(text), 200)[0]) for text in both)
+                    run_ids = f"{change.run} -> {change.again} ({clean(change.variant)})"
+                    click.echo(f"{run_ids}, {what}: {before} -> {after}")
+    exit_after(comparison, fail_if or "wrong")
 
 
 def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
@@ -135,60 +166,3 @@ def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
     ended = "" if same.outcome is None else f", ended as {same.outcome.status}"
     rest = ended if same.whole else "; the record ends there"
     click.echo(f"Run {same.run} is the same, byte for byte: {compared}{rest}.")
-
-
-def _check_requests(agent: Agent[Any, Any], rows: Sequence[RunRow], *, as_object: bool) -> NoReturn:
-    """Print which requests of runs an agent would change, and exit."""
-    from plait.lab.regression import check_requests
-
-    checks = run_blocking(check_requests(agent, rows))
-    if as_object:
-        print_json([msgspec.to_builtins(each) for each in checks])
-    else:
-        lines = []
-        for each in checks:
-            problem = clean(each.problem.partition("\n")[0].removeprefix("The run ").rstrip(":"))
-            said = f"the same ({each.requests})" if each.same else problem
-            lines.append([each.run, said, clean(one_line(each.question)[:60])])
-        print_table(["run", "requests", "question"], lines)
-        same = sum(each.same for each in checks)
-        click.echo(f"{same:,} of {format_count(len(checks), 'run')} would send the same requests.", err=True)
-    exit_with(0 if all(each.same for each in checks) else CRASHED)
-
-
-def _run_again(
-    agent: Agent[Any, Any],
-    name: str,
-    rows: Sequence[RunRow],
-    journal: Journal,
-    texts: Mapping[str, Mapping[str, Any]] | None,
-    *,
-    as_object: bool,
-    quiet: bool,
-    fail_if: str | None,
-    **wanted: Any,
-) -> NoReturn:
-    """Ask the questions of runs again, print the comparison and what changed, and exit."""
-    from plait.cli.compare import exit_after, wait_for_comparison
-    from plait.lab import report
-    from plait.lab.regression import is_usable, run_again
-
-    comparison, changes = wait_for_comparison(
-        lambda tell: run_again({name: agent}, rows, journal.store, tell=tell, texts=texts, **wanted), quiet=quiet
-    )
-    usable, asked = sum(map(is_usable, rows)), len(comparison.suite.tasks)
-    bad = "rated bad, so the right answer is unknown. A function as --grader needs none"
-    for count, why in ((len(rows) - usable, "files, a later turn, or no answer"), (usable - asked, bad)):
-        if count:
-            click.echo(f"{format_count(count, 'run')} left out: {why}.", err=True)
-    if as_object:
-        print_json({**report.as_object(comparison, cells=True), "changes": msgspec.to_builtins(changes)})
-    else:
-        click.echo(report.render_text(comparison, all_pairs=True))
-        for each in changes:
-            answers, calls = map(as_json, each.answers), (", ".join(some) or "none" for some in each.calls)
-            for what, both, same in (("answer", answers, each.same_answer), ("calls", calls, each.same_calls)):
-                if not same:
-                    before, after = (clean(shorten(one_line(text), 200)[0]) for text in both)
-                    click.echo(f"{each.run} -> {each.again} ({clean(each.variant)}), {what}: {before} -> {after}")
-    exit_after(comparison, fail_if or "wrong")

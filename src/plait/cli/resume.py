@@ -63,7 +63,23 @@ def resume(
     words = options.journal_words(journal, flags["agent"])
     row, _, agent = find_run_and_agent(run, flags, journal, load_tools)
     if plan is not None:
-        answer = _read_plan_answer(row, plan, answer)
+        if answer is not None:
+            raise ConfigError("--answer and --plan are both an answer.", hint="Give one of them.")
+        outcome = row.outcome or {"kind": "plan", "reason": ""}
+        if outcome.get("kind") != "plan":
+            hint = f"`plait show {row.head.run}` shows it."
+            raise ConfigError(f"Run {row.head.run} does not wait with a plan.", hint=hint)
+        answer = read_plan_file(plan)
+        tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
+        if row.head.loop["name"] == "rewoo" or reads_as_plan(outcome["reason"]):
+            loop = recorded_loop(row.head)
+            plan_of(answer, list_callable(loop, tools) if isinstance(loop, Planner) else with_llm(tools))
+        elif row.head.loop["name"] == "compiler":
+            try:  # otherwise, text that is not a plan would be sent to the planner
+                FORM.read(answer, tools=tools)
+            except Unreadable as why:
+                hint = f"`plait plan --of {row.head.run}` prints one in the right form."
+                raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
     try:
         perform_and_exit(
             lambda on_event, on_wait: agent.aresume(
@@ -94,31 +110,6 @@ def find_run_and_agent(
         journal = str(own) if own is not None else None
     row, store = find_run(run, journal)
     return row, store, make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools, replay=replay)
-
-
-def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
-    """Return a plan file, checked, as the answer for a run that waits with a plan. Raises `ConfigError`."""
-
-    if answer is not None:
-        raise ConfigError("--answer and --plan are both an answer.", hint="Give one of them.")
-    if row.outcome is not None and row.outcome.get("kind") != "plan":
-        raise ConfigError(
-            f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` shows it."
-        )
-    text = read_plan_file(file)
-    tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
-    waits_with = row.outcome["reason"] if row.outcome is not None else ""
-    if row.head.loop["name"] == "rewoo" or reads_as_plan(waits_with):
-        loop = recorded_loop(row.head)
-        plan_of(text, list_callable(loop, tools) if isinstance(loop, Planner) else with_llm(tools))
-    elif row.head.loop["name"] == "compiler":
-        # Otherwise, text that is not a plan would be sent to the planner.
-        try:
-            FORM.read(text, tools=tools)
-        except Unreadable as why:
-            hint = f"`plait plan --of {row.head.run}` prints one in the right form."
-            raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
-    return text
 
 
 @click.command()

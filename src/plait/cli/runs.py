@@ -49,7 +49,6 @@ def runs(context: click.Context, /, journal: str | None, as_object: bool, **filt
     """
     if context.invoked_subcommand is not None:
         return
-
     if filters["session"] is not None:
         check_session_name(filters["session"])
     query, store = make_query(**filters), open_journal(journal)
@@ -145,7 +144,6 @@ def _delete_runs(
             raise ConfigError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
         click.confirm(f"Delete {number} from {journal.place}? This cannot be undone.", abort=True, err=True)
         deleted = sum(map(delete, find()))
-
     click.echo(f"Deleted {format_count(deleted, 'run')}.", err=True)
     try:
         wait_for(journal.store.compact())
@@ -168,37 +166,31 @@ def rate(run: str, judgement: str | None, why: str, journal: str | None, as_obje
     """
     results = Results(open_journal(journal).store)
     if run == "list" and judgement is None:
-        _list_ratings(results, as_object=as_object)
+        made = sorted(wait_for(results.list_ratings()).values(), key=lambda each: (each.at, each.run), reverse=True)
+        if as_object:
+            print_json([_rating_as_json(each) for each in made])
+            return
+        if not made:
+            click.echo("No run is rated yet. `plait rate RUN good` rates one.", err=True)
+            return
+        lines = []
+        for each in made:
+            try:
+                head = wait_for(results.store.find_run(each.run)).head
+                loop, question = str(head.loop["name"]), one_line(head.question)
+            except UnknownRun:
+                loop, question = "-", "(deleted)"
+            said, reason = "good" if each.good else "bad", one_line(each.why) or "-"
+            lines.append([each.run, said, format_time(each.at), loop, reason, question])
+        print_table(["run", "rating", "when", "loop", "why", "question"], lines)
         return
     if judgement is None:
         raise ConfigError(f"Is {run} good or bad?", hint=f"`plait rate {run} good`, or `plait rate list`.")
-    made = wait_for(results.rate(run, judgement == "good", why))
+    rating = wait_for(results.rate(run, judgement == "good", why))
     if as_object:
-        print_json(_rating_as_json(made), indent=None)
+        print_json(_rating_as_json(rating), indent=None)
     else:
-        click.echo(f"Run {made.run} is rated {judgement}.", err=True)
-
-
-def _list_ratings(results: Results, *, as_object: bool) -> None:
-    ratings = sorted(
-        wait_for(results.list_ratings()).values(), key=lambda rating: (rating.at, rating.run), reverse=True
-    )
-    if as_object:
-        print_json([_rating_as_json(rating) for rating in ratings])
-        return
-    if not ratings:
-        click.echo("No run is rated yet. `plait rate RUN good` rates one.", err=True)
-        return
-    lines = []
-    for rating in ratings:
-        try:
-            head = wait_for(results.store.find_run(rating.run)).head
-            loop, question = str(head.loop["name"]), one_line(head.question)
-        except UnknownRun:
-            loop, question = "-", "(deleted)"
-        judgement = "good" if rating.good else "bad"
-        lines.append([rating.run, judgement, format_time(rating.at), loop, one_line(rating.why) or "-", question])
-    print_table(["run", "rating", "when", "loop", "why", "question"], lines)
+        click.echo(f"Run {rating.run} is rated {judgement}.", err=True)
 
 
 def _rating_as_json(rating: Any) -> dict[str, Any]:

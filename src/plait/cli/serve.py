@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ from plait.runtime.agents.options import list_fields
 if TYPE_CHECKING:
     from plait.config import Config
     from plait.server.agents import ServedAgent
-    from plait.server.runs import RunManager
 
 EPILOG = """\
 \b
@@ -67,27 +65,24 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)
     with sock:
-        announce = partial(_announce, manager, sock.getsockname(), unfinished, resume, flags["journal"])
+        address, number = map(str, sock.getsockname()[:2])
+        url = f"http://{f'[{address}]' if ':' in address else address}:{number}"
+
+        def announce() -> None:
+            click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
+            click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
+            click.echo(f"Journal: {manager.journal.place}.", err=True)
+            if not tokens.needs_token:
+                click.echo("No token is set: only this machine is served.", err=True)
+            elif not tokens.has_full:
+                said = "clients are served, but nobody can open the web page"
+                click.echo(f"PLAIT_SERVE_TOKEN is not set: {said}.", err=True)
+            if unfinished:
+                words = " ".join(("plait resume RUN", *options.journal_words(flags["journal"])))
+                how = "Resuming now." if resume else f"`{words}` continues one, --resume continues all."
+                click.echo(f"{format_count(unfinished, 'run')} of an earlier server did not end. {how}", err=True)
+
         asyncio.run(serve_until_signal(manager, sock, announce, resume=resume))
-
-
-def _announce(
-    manager: RunManager, address: tuple[Any, ...], unfinished: int, resume: bool, journal: str | None
-) -> None:
-    """Print where the server listens and how many runs an earlier one left unfinished."""
-    host, port = str(address[0]), address[1]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
-    click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
-    click.echo(f"Journal: {manager.journal.place}.", err=True)
-    if not manager.tokens.needs_token:
-        click.echo("No token is set: only this machine is served.", err=True)
-    elif not manager.tokens.has_full:
-        click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, but nobody can open the web page.", err=True)
-    if unfinished:
-        words = " ".join(("plait resume RUN", *options.journal_words(journal)))
-        how = "Resuming now." if resume else f"`{words}` continues one, --resume continues all."
-        click.echo(f"{format_count(unfinished, 'run')} of an earlier server did not end. {how}", err=True)
 
 
 MCP_EPILOG = """\
@@ -135,7 +130,19 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     if words := flags.pop("words"):
         if name is not None and len(words) > 1:
             raise ConfigError("--name names one agent, and several are given.", hint="Name them in plait.toml.")
-        return [_agent_of_word(config, each, name, thoughts, flags) for each in words]
+        made = []
+        for word in words:
+            if word in config.agents:
+                made.append(_agent_of_table(config, word, flags))
+                continue
+            # Its name is `name`, its own, or the last part of its module or file, or the name there if that is not
+            # just `agent`.
+            agent = find_agent(word, flags)
+            place, _, variable = word.rpartition(":")
+            own = name or (agent.name if agent.name != anchor_agent(word) else None)
+            own = own or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
+            made.append(serve_agent(own, agent, config.serve, thoughts=thoughts))
+        return made
     if name is not None or not config.agents:
         agent = make_agent(flags)
         return [serve_agent(name or "plait", agent, config.serve, thoughts=thoughts)]
@@ -147,21 +154,6 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
             hint="Leave the flag out, or serve the agent from the flags with --name NAME.",
         )
     return [_agent_of_table(config, each, flags) for each in config.agents]
-
-
-def _agent_of_word(config: Config, word: str, name: str | None, thoughts: bool, flags: dict[str, Any]) -> ServedAgent:
-    """Return the agent that `-a` names. Its name is `name`, its own, or the last part of its module or file, or the
-    name there if that is not just `agent`. Raises `ConfigError`."""
-    from plait.server.agents import serve_agent
-
-    if word in config.agents:
-        return _agent_of_table(config, word, flags)
-    agent = find_agent(word, flags)
-    place, _, variable = word.rpartition(":")
-    if name is None and agent.name != anchor_agent(word):
-        name = agent.name
-    name = name or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
-    return serve_agent(name, agent, config.serve, thoughts=thoughts)
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:

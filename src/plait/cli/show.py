@@ -30,22 +30,24 @@ from plait.cli.output import (
 )
 from plait.cli.run_output import how_to_answer, save_run_files, view_for
 from plait.cli.runs import find_run
-from plait.cli.tree import show_tree
 from plait.core import Event, Usage, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
-from plait.core.text import clean, decode_text, format_count
+from plait.core.text import clean, decode_text, format_count, one_line
 from plait.journal.entries import ModelCall
 from plait.journal.export import lines, read_digest
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import wait_for
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.run_files import RunFile, read_files_of
-from plait.runtime.spent import spent_in
+from plait.runtime.spent import read_spent, spent_in
 from plait.user_files import read_text
+
+_DEPTH = 100
+"""Generations of child runs in one JSON object."""
 
 
 @click.command()
@@ -111,6 +113,34 @@ def show(
         click.echo(asker + how_to_answer(each.run, waiting, words)[0])
 
 
+def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
+    """Print a run and its child runs: a line each, or one JSON object with `children`; then what they used together."""
+    if as_object:
+        print_json({**_tree_as_json(row, store), "tree": wait_for(read_spent(store.store, row)).json()})
+        return
+    left = [(row, "", "")]
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+        each, first, rest = left.pop()
+        parts, totals = [each.head.run, each.verdict, str(each.head.loop["name"])], each.totals
+        if "calls" in totals:
+            parts += [format_count(totals["calls"], "call"), format_tokens(msgspec.convert(totals, Usage))]
+            parts.append(format_usd(totals["cost_usd"]))
+        click.echo(f"{first}{' · '.join(parts)}: {one_line(each.head.question)[:100]}")
+        below = [(child, rest + "├─ ", rest + "│  ") for child in store.children(each.head.run)]
+        below[-1:] = [(child, rest + "└─ ", rest + "   ") for child, *_ in below[-1:]]
+        left += below[::-1]
+    spent = wait_for(read_spent(store.store, row))
+    parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
+    click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
+
+
+def _tree_as_json(row: RunRow, store: Journal, depth: int = 0) -> dict[str, Any]:
+    if depth > _DEPTH:
+        raise ConfigError(f"More than {_DEPTH} runs are nested.", hint="`plait show --tree` without --json shows them.")
+    below = [_tree_as_json(child, store, depth + 1) for child in store.children(row.head.run)]
+    return {**describe_run(row), "children": below}
+
+
 def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files: list[RunFile], *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
@@ -172,19 +202,15 @@ def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: b
             else:
                 click.echo(f"{separator}--- {title}")
                 separator = "\n"
-                _print_body(body, pretty=pretty)
-
-
-def _print_body(body: bytes, *, pretty: bool) -> None:
-    if pretty:
-        with suppress(ValueError):  # show a stream, or text that is not JSON, unchanged
-            body = as_json(json.loads(body), indent=2).encode()
-    if sys.stdout.isatty():
-        click.echo(clean(body.decode(errors="backslashreplace")))
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
-    sys.stdout.buffer.flush()
+                if pretty:
+                    with suppress(ValueError):  # show a stream, or text that is not JSON, unchanged
+                        body = as_json(json.loads(body), indent=2).encode()
+                if sys.stdout.isatty():
+                    click.echo(clean(body.decode(errors="backslashreplace")))
+                    continue
+                sys.stdout.flush()
+                sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
+                sys.stdout.buffer.flush()
 
 
 @click.command()
@@ -204,7 +230,24 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
     if (run is None) == (file is None):
         raise ConfigError("Name a run to export, or a file to verify.", hint="plait export RUN > run.jsonl")
     if file is not None:
-        _verify(file, journal)
+        text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
+        exported = text.removesuffix("\n").split("\n")
+        try:
+            said, digest = read_digest(exported)
+        except JournalError as why:
+            click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
+            exit_with(CRASHED)
+        where = f"run {clean(said)}, sha256 {digest}"
+        try:
+            row, store = find_run(said, journal)
+            now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)))
+        except UnknownRun:
+            click.echo(f"{file} is whole: {where}. The journal does not have this run.")
+            return
+        if now != exported:
+            click.echo(f"{file} is whole, but the journal has another record: {where}.", err=True)
+            exit_with(CRASHED)
+        click.echo(f"{file} is whole, and the journal has the same record: {where}.")
         return
     assert run is not None
     row, store = find_run(run, journal)
@@ -215,28 +258,6 @@ def export(run: str | None, file: str | None, test: str | None, journal: str | N
         return
     for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)):
         click.echo(line)
-
-
-def _verify(file: str, journal: str | None) -> None:
-    """Compare an exported file with its digest and with the journal. Exits with 1 at a difference."""
-    text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
-    exported = text.removesuffix("\n").split("\n")
-    try:
-        run, digest = read_digest(exported)
-    except JournalError as why:
-        click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
-        exit_with(CRASHED)
-    where = f"run {clean(run)}, sha256 {digest}"
-    try:
-        row, store = find_run(run, journal)
-        now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.files)))
-    except UnknownRun:
-        click.echo(f"{file} is whole: {where}. The journal does not have this run.")
-        return
-    if now != exported:
-        click.echo(f"{file} is whole, but the journal has another record: {where}.", err=True)
-        exit_with(CRASHED)
-    click.echo(f"{file} is whole, and the journal has the same record: {where}.")
 
 
 TRAJECTORIES_EPILOG = """\

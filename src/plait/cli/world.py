@@ -70,12 +70,18 @@ def run(
     The run is recorded: `plait world show` shows again what was sent. Exit codes are those of `plait run`.
     """
     chosen = task_of(task)
-    word = _world_word(chosen, seed, now, here)
-    agent = make_agent({**flags, "tools": (word, *tools), "no_ask": True})
-    now_there = world_of(word).now.timestamp()
+    usual = world_of(chosen.world)
+    clock = world_of(f"world:now={now}").now if now else usual.now
+    if not now and chosen.world == "world":
+        clock = datetime.now(UTC).replace(second=0, microsecond=0)
+    place = here if here is not None else usual.home.label
+    there = World(usual.seed if seed is None else seed, now=clock, here=place)
+    agent = make_agent({**flags, "tools": (there.word, *tools), "no_ask": True})
     view = view_for(sys.stderr, quiet=quiet)
     done = perform_run(
-        lambda on_event, _: agent.arun(chosen.question, on_event=on_event, now=now_there), view, may_ask=False
+        lambda on_event, _: agent.arun(chosen.question, on_event=on_event, now=there.now.timestamp()),
+        view,
+        may_ask=False,
     )
     if done is None:
         click.echo("Cancelled before the run began.", err=True)
@@ -97,16 +103,6 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
     row, store = find_run(run, journal)
     asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == row.head.question), None)
     _print_graded(row, store, task_of(task) if task else asked, as_object=as_object)
-
-
-def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | None) -> str:
-    """Return the word of a task's world, changed by the options."""
-    world = world_of(task.world)
-    clock = world_of(f"world:now={now}").now if now else world.now
-    if not now and task.world == "world":
-        clock = datetime.now(UTC).replace(second=0, microsecond=0)
-    place = here if here is not None else world.home.label
-    return World(world.seed if seed is None else seed, now=clock, here=place).word
 
 
 def _print_graded(row: RunRow, store: Journal, task: WorldTask | None, *, as_object: bool) -> None:

@@ -130,7 +130,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         found = [_make_pair(*first, *second, firsts) for first, second in combinations(by_row, 2)]
         tested = [at for at, pair in enumerate(found) if pair.p is not None]
         for at, p in zip(tested, statistics.adjust_holm([found[at].p or 0.0 for at in tested]), strict=True):
-            found[at] = structs.replace(found[at], p_holm=p, word=_verdict(found[at], p))
+            pair = found[at]
+            word: Verdict = "better" if (pair.difference or 0) > 0 else "worse"
+            if p >= statistics.ALPHA:
+                least = statistics.least_p(pair.wins_a + pair.wins_b)
+                word = "too few to tell" if least >= statistics.ALPHA else "no difference seen"
+            found[at] = structs.replace(pair, p_holm=p, word=word)
         return tuple(found)
 
     def by_phase(self) -> tuple[RowPhases, ...]:
@@ -358,13 +363,6 @@ def _make_pair(a: str, of_a: _Cells, b: str, of_b: _Cells, firsts: Mapping[str, 
         tokens_ratio=tokens[0] if tokens else None,
         tokens_interval=tokens[1] if tokens else None,
     )
-
-
-def _verdict(pair: Pair, p: float) -> Verdict:
-    if p < statistics.ALPHA:
-        return "better" if (pair.difference or 0) > 0 else "worse"
-    least = statistics.least_p(pair.wins_a + pair.wins_b)
-    return "too few to tell" if least >= statistics.ALPHA else "no difference seen"
 
 
 def _rate(runs: Sequence[CellResult]) -> Fraction:

@@ -244,7 +244,15 @@ def _count_names(columns: Sequence[TableColumn]) -> int:
 def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
     """Drop what names have in common, wrap heads of numbers, cut names while they stay different, then narrow their
     columns and wrap their cells."""
-    columns = _drop_common_parts(columns)
+    columns = list(columns)
+    for pattern in (r"^\w+:", r"\.[a-z]+$"):  # `scripted:` or `.json`, if all names with a prefix or suffix have it
+        texts = [cell for column in columns if column.left and not column.wrap for cell in column.cells]
+        found = {match[0] for cell in texts if (match := re.search(pattern, cell))}
+        if len(found) == 1 and len({re.sub(pattern, "", cell) for cell in texts}) == len(set(texts)):
+            for at, column in enumerate(columns):
+                if column.left and not column.wrap:
+                    short = tuple(re.sub(pattern, "", cell) for cell in column.cells)
+                    columns[at] = structs.replace(column, cells=short)
     shown = list(columns)
     widths = [column.width for column in columns]
     if _wide(widths) > width:
@@ -261,23 +269,6 @@ def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableCo
         if cutting and not columns[at].wrap:
             shown[at] = structs.replace(columns[at], cells=cells)
     return shown, widths
-
-
-def _drop_common_parts(columns: Sequence[TableColumn]) -> list[TableColumn]:
-    """Drop a prefix such as `scripted:` and a suffix such as `.json`, if all names with a prefix or suffix have it."""
-    shown = list(columns)
-    for pattern in (r"^\w+:", r"\.[a-z]+$"):
-        cells = [cell for column in shown if column.left and not column.wrap for cell in column.cells]
-        found = {match[0] for cell in cells if (match := re.search(pattern, cell))}
-        short = {re.sub(pattern, "", cell) for cell in cells}
-        if len(found) == 1 and len(short) == len(set(cells)):
-            shown = [
-                column
-                if column.wrap or not column.left
-                else structs.replace(column, cells=tuple(re.sub(pattern, "", cell) for cell in column.cells))
-                for column in shown
-            ]
-    return shown
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:

@@ -97,7 +97,12 @@ def make_variants(
     for an agent's own. `texts` maps a name to fields of `TEXTS`. Raises `ConfigError` for a phase that no loop has.
     """
     named = _name_agents(agents)
-    others = list(_make_loops(loops))
+    others: list[Loop] = []
+    for each in parse_loops(loops) if isinstance(loops, str) else loops:
+        if each == "all":
+            others += map(make, OURS)
+        else:
+            others.append(loop_from(each) if isinstance(each, str) else each)
     made: list[tuple[str, Agent | None, Loop]] = [("", None, loop) for loop in others if not named]
     for name, given_agent in named.items():
         for loop in others:
@@ -227,7 +232,16 @@ def make_plan(
         loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
-        same = digest([_describe_agent(loop_agent), *_digest_functions(variant.agent)])
+        loop = loop_agent._loop
+        phases = {phase: loop_agent.models.get(phase, loop_agent.model) for phase in phases_of(loop)}
+        described = {
+            "loop": [loop.name, options_of(loop)],
+            "prompts": _prompt_texts(loop, Path(loop_agent.prompts) if loop_agent.prompts is not None else None),
+            "models": {phase: _describe_model(model) for phase, model in phases.items()},
+            "settings": {key: value for key, value in record_settings(loop_agent).items() if key != "prompts"},
+            "plait": __version__,
+        }
+        same = digest([described, *_digest_functions(variant.agent)])
         agents: dict[Any, Agent] = {}
         for task in suite.tasks:
             words, grader = suite.tools_of(task), suite.grader_of(task)
@@ -244,19 +258,6 @@ def make_plan(
     word = Path(suite.word).stem if "/" in suite.word else suite.word
     made = name or f"{re.sub('[^a-z0-9]+', '-', word.lower()).strip('-')}-{of_all[:6]}"
     return ComparisonPlan(made, suite, tuple(contenders), repeat, tuple(cells))
-
-
-def _describe_agent(agent: Agent) -> dict[str, Any]:
-    """Return what all cells of a contender have in common, as far as it could change their results."""
-    loop = agent._loop
-    settings = {name: value for name, value in record_settings(agent).items() if name != "prompts"}
-    return {
-        "loop": [loop.name, options_of(loop)],
-        "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
-        "models": {phase: _describe_model(agent.models.get(phase, agent.model)) for phase in phases_of(loop)},
-        "settings": settings,
-        "plait": __version__,
-    }
 
 
 def _prompt_texts(loop: Loop, folder: Path | None) -> dict[str, str]:
@@ -290,7 +291,6 @@ def _digest_functions(agent: Agent | None) -> Iterator[str]:
 
 
 def _name_agents(agents: Mapping[str, Agent] | Iterable[Agent] | Agent) -> dict[str, Agent]:
-    """Return the agents by the names of their rows."""
     if isinstance(agents, Mapping):
         return dict(agents)
     found: dict[str, Agent] = {}
@@ -307,14 +307,6 @@ def _add_settings(model: AnyModel, phase: str, settings: AgentSettings) -> AnyMo
         hint = 'Set them in plait.toml, under [settings."NAME"].'
         raise ConfigError("extra_headers cannot differ in a comparison, because its table is stored.", hint=hint)
     return add_to_spec(model, phase, agent=settings) if isinstance(model, str) else add_settings(model, phase, settings)
-
-
-def _make_loops(loops: Iterable[str | Loop] | str) -> Iterable[Loop]:
-    for each in parse_loops(loops) if isinstance(loops, str) else loops:
-        if each == "all":
-            yield from (make(name) for name in OURS)
-        else:
-            yield loop_from(each) if isinstance(each, str) else each
 
 
 def _list_models(given: Iterable[AnyModel] | AnyModel) -> Sequence[AnyModel]:

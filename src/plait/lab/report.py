@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -117,9 +118,12 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
 def _make_tables(
     comparison: Comparison, phases: bool, all_pairs: bool, by: str, cells: bool
 ) -> tuple[list[ReportTable], list[str]]:
-    """Return the tables, and the notes below them."""
     rows, pairs = comparison.rows, comparison.pairs
-    tables = [_table(_title(comparison, rows), table_columns(rows) if rows else [])]
+    title = f"{one_line(comparison.suite.word)}: {format_count(len({*comparison.suite.firsts().values()}), 'task')}"
+    title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
+    models = list(dict.fromkeys(row.who for row in rows))
+    title += f", {one_line(models[0])}" if len(models) == 1 and models[0] else ""
+    tables = [_table(title, table_columns(rows) if rows else [])]
     if by and not any(by in task.about for task in comparison.suite.tasks):
         fields = sorted({field for task in comparison.suite.tasks for field in task.about})
         has = f"They have: {', '.join(map(one_line, fields))}." if fields else "A task's fields stand in its `about`."
@@ -141,13 +145,6 @@ def _table(title: str, columns: Sequence[TableColumn]) -> ReportTable:
 
 def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
     return "\n\n".join(block for block in (*blocks, "\n".join(notes)) if block)
-
-
-def _title(comparison: Comparison, rows: Sequence[TableRow]) -> str:
-    title = f"{one_line(comparison.suite.word)}: {format_count(len({*comparison.suite.firsts().values()}), 'task')}"
-    title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
-    models = list(dict.fromkeys(row.who for row in rows))
-    return title + (f", {one_line(models[0])}" if len(models) == 1 and models[0] else "")
 
 
 # -- columns
@@ -313,7 +310,6 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
 
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
-    """Return a function that names a row by its key."""
     return {key: one_line(name) for key, name in short_names(rows).items()}.__getitem__
 
 
@@ -323,7 +319,16 @@ def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
 def _notes(comparison: Comparison, rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[str]:
     """Return the sentences below the table, the most important first."""
     name = _short_names(rows)
-    notes = not_measured_notes(comparison)
+    unmeasured: dict[tuple[str, str], list[NotMeasured]] = {}
+    for each in comparison.not_measured:
+        unmeasured.setdefault((each.variant, each.reason), []).append(each)
+    every = format_count(len(comparison.suite.tasks) * comparison.repeat, "run")
+    notes = [
+        f"Not measured: {one_line(variant)}: {len(cells):,} of {every} "
+        f"{'not answered' if cells[0].error in OUTAGES - LASTING else 'rejected'}: "
+        f"{one_line(reason).rstrip('.')}. See run {cells[0].run}."
+        for (variant, reason), cells in unmeasured.items()
+    ]
     missing = comparison.cells - len(comparison.results)
     if missing > 0 or comparison.unfinished:
         count = f"{missing:,} of {format_count(comparison.cells, 'cell')}"
@@ -336,27 +341,33 @@ def _notes(comparison: Comparison, rows: Sequence[TableRow], pairs: Sequence[Pai
         is_repeated = any(row.n > row.tasks for row in rows)
         how += "; runs of one task resemble each other and count as fewer" if is_repeated else ""
         notes.append(f"{how}. Seconds: the median (p90: 9 of 10 runs took less). All else: the mean of a run.")
-        notes += [*_pair_notes(pairs, name), *_status_notes(rows, name)]
-        notes += [*_fallback_notes(comparison, name), _total_note(comparison)]
+        notes += _pair_notes(pairs, name)
+        parts = []
+        for row in rows:
+            others = [f"{count:,} {status}" for status, count in row.statuses.items() if status != "answered"]
+            parts += [f"{name(row.key)} ({', '.join(others)})"] if others else []
+        notes += [f"Ended otherwise than answered: {'; '.join(parts)}."] if parts else []
+        notes += [CHANGED] if any(row.fell_back or row.calls_as_text for row in rows) else []
+        for contender, phases in zip(comparison.contenders, comparison.by_phase(), strict=True):
+            if phases.n and any(SEPARATOR in spec for spec in contender.models.values()):
+                calls: Counter[str] = Counter()
+                for part in phases.spent:
+                    if not part.is_work:
+                        calls[part.model] += part.calls
+                parts = [f"{one_line(model)} {format_count(count, 'call')}" for model, count in calls.items()]
+                notes.append(f"Answered by {name(phases.key)}: {', '.join(parts)}.")
+        made = [each for each in comparison.results if each.cell]  # a recorded run has no cell: it was paid before
+        whole = total(each.cost_usd for each in made)
+        grading = total(each.grade.cost_usd for each in comparison.results)
+        runs = format_count(len(made), "run" if len(made) == len(comparison.results) else "new run")
+        used = f"{sum(each.usage.tokens for each in made):,} tokens, {show_usd(whole, usd_digits([whole]))} USD"
+        graded = "" if grading == 0 else f", and grading {show_usd(grading, usd_digits([grading]))} USD"
+        notes.append(f"In all {runs}, {used}{graded}.")
     if any(row.n and row.cost_usd is None for row in rows):
         notes.append(UNKNOWN_PRICE)
     if any(row.estimated for row in rows):
         notes.append("~: tokens estimated from the length of the text.")
     return notes
-
-
-def not_measured_notes(comparison: Comparison) -> list[str]:
-    """Return a sentence for each row and reason that cells were not measured, with the id of one run."""
-    found: dict[tuple[str, str], list[NotMeasured]] = {}
-    for each in comparison.not_measured:
-        found.setdefault((each.variant, each.reason), []).append(each)
-    whole = format_count(len(comparison.suite.tasks) * comparison.repeat, "run")
-    return [
-        f"Not measured: {one_line(variant)}: {len(cells):,} of {whole} "
-        f"{'not answered' if cells[0].error in OUTAGES - LASTING else 'rejected'}: "
-        f"{one_line(reason).rstrip('.')}. See run {cells[0].run}."
-        for (variant, reason), cells in found.items()
-    ]
 
 
 def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
@@ -396,35 +407,3 @@ def _name_pairs(pairs: Sequence[Pair], name: Callable[[str], str], *, tested: bo
     ]
     words += [f"{len(pairs) - MOST_IN_LINE:,} more"] if len(pairs) > MOST_IN_LINE else []
     return "; ".join(words)
-
-
-def _status_notes(rows: Sequence[TableRow], name: Callable[[str], str]) -> list[str]:
-    parts = []
-    for row in rows:
-        others = [f"{count:,} {status}" for status, count in row.statuses.items() if status != "answered"]
-        parts += [f"{name(row.key)} ({', '.join(others)})"] if others else []
-    notes = [f"Ended otherwise than answered: {'; '.join(parts)}."] if parts else []
-    return [*notes, CHANGED] if any(row.fell_back or row.calls_as_text for row in rows) else notes
-
-
-def _fallback_notes(comparison: Comparison, name: Callable[[str], str]) -> list[str]:
-    """Return a sentence for each row with fallback models: how many calls each model answered."""
-    notes = []
-    for contender, row in zip(comparison.contenders, comparison.by_phase(), strict=True):
-        if row.n and any(SEPARATOR in spec for spec in contender.models.values()):
-            calls: dict[str, int] = {}
-            for part in row.spent:
-                if not part.is_work:
-                    calls[part.model] = calls.get(part.model, 0) + part.calls
-            parts = [f"{one_line(model)} {format_count(count, 'call')}" for model, count in calls.items()]
-            notes.append(f"Answered by {name(row.key)}: {', '.join(parts)}.")
-    return notes
-
-
-def _total_note(comparison: Comparison) -> str:
-    made = [each for each in comparison.results if each.cell]  # a recorded run has no cell: it was paid before
-    whole, grading = total(each.cost_usd for each in made), total(each.grade.cost_usd for each in comparison.results)
-    runs = format_count(len(made), "run" if len(made) == len(comparison.results) else "new run")
-    note = f"In all {runs}, {sum(each.usage.tokens for each in made):,} tokens,"
-    note += f" {show_usd(whole, usd_digits([whole]))} USD"
-    return note + ("." if grading == 0 else f", and grading {show_usd(grading, usd_digits([grading]))} USD.")

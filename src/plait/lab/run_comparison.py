@@ -91,7 +91,8 @@ async def acompare(
     scheduler = Scheduler(plan, results, graders, jobs, budget, tell)
     unfinished = await (scheduler.run() if workers is None else workers.run(scheduler))
     made = await _read_comparison(plan.name, plan.head(), results, unfinished)
-    await results.save(plan.name, plan.head(), _summarize(made))
+    table = {"rows": msgspec.to_builtins(made.rows), "pairs": msgspec.to_builtins(made.pairs)}
+    await results.save(plan.name, plan.head(), {**table, "unfinished": made.unfinished})
     return made
 
 
@@ -149,12 +150,3 @@ async def _read_comparison(name: str, head: Mapping[str, Any], results: Results,
         journal=results.store.place,
         unfinished=unfinished if len(found) < len(cells) else "",
     )
-
-
-def _summarize(comparison: Comparison) -> dict[str, Any]:
-    """Return what the journal stores of the table."""
-    return {
-        "rows": msgspec.to_builtins(comparison.rows),
-        "pairs": msgspec.to_builtins(comparison.pairs),
-        "unfinished": comparison.unfinished,
-    }

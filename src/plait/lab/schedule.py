@@ -79,7 +79,7 @@ class Scheduler:
     ) -> None:
         self.results, self.graders, self.tell = results, graders, tell
         self.jobs, self.budget = jobs, budget
-        self.gates = EndpointGates(jobs)
+        self.gates: dict[str, EndpointGate] = {}
         self.cells = {cell.digest: cell for cell in plan.ordered_cells()}
         self.done: dict[str, CellResult] = {}
         self.line: dict[str, Cell] = {}
@@ -223,9 +223,11 @@ class Scheduler:
 
     async def try_cell(self, cell: Cell) -> bool:
         """Try a cell once. Return True if it is over: finished, or given up."""
-        gates = self.gates.of(cell.models)
-        async with pass_gates(gates) as closed:
-            if closed:
+        gates = self.gates_of(cell.models)
+        async with AsyncExitStack() as stack:
+            for gate in gates:
+                await stack.enter_async_context(gate.through())
+            if closed := next((gate.closed for gate in gates if gate.closed), ""):
                 self.why.append(closed)
                 return True
             if self.rejections.get(cell.contender, 0) >= REJECTIONS_IN_A_ROW:
@@ -252,6 +254,25 @@ class Scheduler:
             await gate.note_success()
         self.note(result)
         return True
+
+    def gates_of(self, models: Iterable[Model]) -> list[EndpointGate]:
+        """Return the gates of these models, always in the same order, so that cells cannot deadlock. A local model
+        admits as many cells as it has slots."""
+        found: dict[str, EndpointGate] = {}
+        for model in models:
+            # Fallback models have a gate of their own: it closes when none of them can be used.
+            members = members_of(model)
+            local = [each for each in members if isinstance(each, LocalModel)]
+            if len(members) > 1:
+                name = model.spec
+            elif local:
+                name = f"local:{local[0].file or local[0].name}"
+            else:
+                name = model.endpoint or model.spec
+            slots = min((each.server.slots for each in local), default=0)
+            places = min(self.jobs, slots) if slots else self.jobs
+            found[name] = self.gates.setdefault(name, EndpointGate(name, places))
+        return [found[name] for name in sorted(found)]
 
     def note(self, result: CellResult) -> None:
         """Count a cell that has finished, here or elsewhere."""
@@ -357,39 +378,3 @@ class EndpointGate:
         async with self._changed:
             self.now = now
             self._changed.notify_all()
-
-
-class EndpointGates:
-    """The gates of all endpoints in this process. A local model admits as many cells as it has slots."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._gates: dict[str, EndpointGate] = {}
-
-    def of(self, models: Iterable[Model]) -> list[EndpointGate]:
-        """Return the gates of these models, always in the same order, so that cells cannot deadlock."""
-        found: dict[str, EndpointGate] = {}
-        for model in models:
-            # Fallback models have a gate of their own: it closes when none of them can be used.
-            members = members_of(model)
-            local = [each for each in members if isinstance(each, LocalModel)]
-            if len(members) > 1:
-                name = model.spec
-            elif local:
-                name = f"local:{local[0].file or local[0].name}"
-            else:
-                name = model.endpoint or model.spec
-            slots = min((each.server.slots for each in local), default=0)
-            places = min(self._jobs, slots) if slots else self._jobs
-            found[name] = self._gates.setdefault(name, EndpointGate(name, places))
-        return [found[name] for name in sorted(found)]
-
-
-@asynccontextmanager
-async def pass_gates(gates: Iterable[EndpointGate]) -> AsyncIterator[str]:
-    """Pass all gates. Yields why one is closed, or ""."""
-    async with AsyncExitStack() as stack:
-        gates = list(gates)
-        for gate in gates:
-            await stack.enter_async_context(gate.through())
-        yield next((gate.closed for gate in gates if gate.closed), "")

@@ -86,9 +86,25 @@ def _make_stub(entry: FileRecord) -> StubTool:
     schema = value.get("parameters", value.get("inputSchema", value.get("input_schema")))
     if not isinstance(description, str) or not isinstance(schema, dict | None):
         raise entry.error("the tool's description or parameters can't be read.", "A text, and an object.")
-    properties, required = (_WORDS, []) if schema is None else _parameters(inner, schema)
-    known: dict[str, Any] = {"type": "object", "properties": properties}
-    known |= {"required": required} if required else {}
+    needed: dict[str, Any] = {}
+    optional: dict[str, Any] = {} if schema is not None else _WORDS
+    if schema is not None:
+        is_schema = schema.get("type") == "object"
+        properties = schema.get("properties") if is_schema else schema
+        required = schema.get("required") if is_schema else value.get("required")
+        if not isinstance(properties, dict | None) or not isinstance(required, list | None):
+            raise entry.error("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
+        for parameter, described in (properties or {}).items():
+            described = described if isinstance(described, dict) else {"type": str(described)}
+            kind = _TYPES.get(str(described.get("type")).casefold())
+            one = {"type": kind} if kind else {}
+            one |= {"description": str(described["description"])} if described.get("description") else {}
+            if required is not None and parameter in required:
+                needed[parameter] = one
+            else:
+                optional[parameter] = {**one, "default": None}
+    known: dict[str, Any] = {"type": "object", "properties": needed | optional}
+    known |= {"required": list(needed)} if needed else {}
     signature = Signature({**known, "additionalProperties": False}, description)
     return StubTool(
         function=partial(_run_stub, name),
@@ -99,26 +115,6 @@ def _make_stub(entry: FileRecord) -> StubTool:
         inline=True,
         known=signature,
     )
-
-
-def _parameters(entry: FileRecord, schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the schema of each parameter, the required ones first, and the names of these."""
-    properties = schema.get("properties") if schema.get("type") == "object" else schema
-    required = schema.get("required") if schema.get("type") == "object" else entry.value.get("required")
-    if not isinstance(properties, dict | None) or not isinstance(required, list | None):
-        raise entry.error("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
-    needed: dict[str, Any] = {}
-    optional: dict[str, Any] = {}
-    for name, described in (properties or {}).items():
-        described = described if isinstance(described, dict) else {"type": str(described)}
-        kind = _TYPES.get(str(described.get("type")).casefold())
-        schema_of_one = {"type": kind} if kind else {}
-        schema_of_one |= {"description": str(described["description"])} if described.get("description") else {}
-        if required is not None and name in required:
-            needed[name] = schema_of_one
-        else:
-            optional[name] = {**schema_of_one, "default": None}
-    return needed | optional, list(needed)
 
 
 def _run_stub(name: str, *args: Any, **kwargs: Any) -> str:

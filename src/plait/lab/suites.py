@@ -46,18 +46,29 @@ def load_suite(word: str) -> Suite:
     if name in OURS:
         if name not in _WITHOUT_FILE and not argument.strip():
             raise ConfigError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
-        return _check_suite(OURS[name](argument), word)
-    points = _plugins()
-    if name in points:
-        return _check_suite(_load_plugin(points[name], word, argument), word)
-    near = difflib.get_close_matches(name.casefold(), suite_names(), 2)
-    misspelt = bool(near and argument) and not Path(word).is_file()  # hotpot:dev.jsonl
-    if word.casefold().endswith(ENDINGS) and not misspelt:
-        return _check_suite(load_tasks(word), word)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(suite_names())}."
-    if not near and Path(word).is_file():
-        hint = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."
-    raise ConfigError(f"No suite is named {name!r}.", hint=f"{hint} A file of your own tasks is tasks.jsonl.")
+        found: Any = OURS[name](argument)
+    elif (point := _plugins().get(name)) is not None:
+        try:
+            found = point.load()
+            found = found(argument) if callable(found) else found
+        except PlaitError:
+            raise
+        except Exception as error:  # another package's code may fail in any way
+            raise ConfigError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
+    else:
+        near = difflib.get_close_matches(name.casefold(), suite_names(), 2)
+        is_misspelt = bool(near and argument) and not Path(word).is_file()  # hotpot:dev.jsonl
+        if is_misspelt or not word.casefold().endswith(ENDINGS):
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(suite_names())}."
+            if not near and Path(word).is_file():
+                hint = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."
+            raise ConfigError(f"No suite is named {name!r}.", hint=f"{hint} A file of your own tasks is tasks.jsonl.")
+        found = load_tasks(word)
+    if not isinstance(found, Suite):
+        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a suite.", hint="Return a plait.lab.Suite.")
+    if not found.tasks:
+        raise ConfigError(f"{word!r} has no tasks.")
+    return found
 
 
 def make_suite(given: str | Suite | Iterable[SuiteTask | Mapping[str, Any]]) -> Suite:
@@ -143,24 +154,6 @@ def read_task(entry: FileRecord) -> SuiteTask:
         now=now,
         about=about,
     )
-
-
-def _check_suite(found: Any, word: str) -> Suite:
-    if not isinstance(found, Suite):
-        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a suite.", hint="Return a plait.lab.Suite.")
-    if not found.tasks:
-        raise ConfigError(f"{word!r} has no tasks.")
-    return found
-
-
-def _load_plugin(point: Any, word: str, argument: str) -> Any:
-    try:
-        made = point.load()
-        return made(argument) if callable(made) else made
-    except PlaitError:
-        raise
-    except Exception as error:  # another package's code may fail in any way
-        raise ConfigError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
 
 
 def _plugins() -> dict[str, Any]:

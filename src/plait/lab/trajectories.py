@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -135,19 +136,22 @@ class Trajectories:
             except JournalError:
                 left_out[DAMAGED] = left_out.get(DAMAGED, 0) + 1
                 continue
-            made, without = make_examples(timeline, about, model=self.model, strict=self.strict)
-            for reason, count in without.items():
-                left_out[reason] = left_out.get(reason, 0) + count
-            for example in made:
-                content = msgspec.json.encode(
-                    (training_file(good.name, example.phase), example.messages, example.tools)
-                )
-                digest = hashlib.sha256(content).digest()
-                if digest in seen:
-                    left_out[SAME] = left_out.get(SAME, 0) + 1
+            for reply in _read_replies(timeline):
+                if self.model and reply.call.model != self.model:
                     continue
-                seen.add(digest)
-                yield example
+                found = _make_example(reply, about)
+                if isinstance(found, TrainingExample):
+                    content = (training_file(good.name, found.phase), found.messages, found.tools)
+                    digest = hashlib.sha256(msgspec.json.encode(content)).digest()
+                    if self.strict and found.remarks:
+                        found = FIXED
+                    elif digest in seen:
+                        found = SAME
+                    else:
+                        seen.add(digest)
+                        yield found
+                        continue
+                left_out[found] = left_out.get(found, 0) + 1
 
 
 def find_trajectories(
@@ -186,7 +190,9 @@ def find_trajectories(
     read = map(read_result, wait_for(results.read(labels)).values())
     graded = {result.run: result for result in read}  # a run whose cell was run again has none
     for run, row in rows.items():
-        word, name = _loop_names(row)
+        word = name = str(row.head.loop["name"])
+        with suppress(ConfigError):  # a loop given in Python has no word
+            word = loops.word_of(loops.make(name, row.head.loop["options"]))
         result, rating = graded.get(run), ratings.get(run)
         other = bool(loop) and loop not in (word, name)
         why = "of another loop" if other else _reject(row, result, rating, min_score, approved)
@@ -237,15 +243,6 @@ def _reject(
     return ""
 
 
-def _loop_names(row: RunRow) -> tuple[str, str]:
-    """Return a run's loop with its options, and its name."""
-    name = str(row.head.loop["name"])
-    try:
-        return loops.word_of(loops.make(name, row.head.loop["options"])), name
-    except ConfigError:  # a loop given in Python
-        return name, name
-
-
 # -- the lines of one run
 
 
@@ -285,29 +282,6 @@ class _RecordedReply:
         self.call, self.reply = call, reply
         self.remarks: list[str] = []
         self.unreadable = False
-
-
-def make_examples(
-    timeline: Timeline, about: Mapping[str, Any], *, model: str = "", strict: bool = False
-) -> tuple[list[TrainingExample], dict[str, int]]:
-    """Return the lines of a run's record in the order of the replies, and the number of skipped calls by reason.
-
-    `about` has the fields of the lines that are the run's. `model`: only calls of that model; the others are not
-    counted. `strict` also skips replies that the reader fixed.
-    """
-    made: list[TrainingExample] = []
-    left_out: dict[str, int] = {}
-    for reply in _read_replies(timeline):
-        if model and reply.call.model != model:
-            continue
-        found = _make_example(reply, about)
-        if not isinstance(found, str) and strict and found.remarks:
-            found = FIXED
-        if isinstance(found, str):
-            left_out[found] = left_out.get(found, 0) + 1
-        else:
-            made.append(found)
-    return made, left_out
 
 
 def _read_replies(timeline: Timeline) -> list[_RecordedReply]:
@@ -351,8 +325,17 @@ def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExa
     messages = [{"role": "user", "content": sent["prompt"]}] if raw else sent.get("messages")
     if not messages or not isinstance(messages, list):
         return UNSENT
+    before = sum(len(message.get("tool_calls") or ()) for message in messages)
+    opened, last = "", messages[-1]
+    if last.get("role") == "assistant" and not last.get("tool_calls") and isinstance(last.get("content"), str):
+        opened, messages = last["content"], messages[:-1]  # it began the reply: both become one message
+    written: Chat = {"role": "assistant", "content": opened + reply.text}
+    if reply.calls:
+        calls = enumerate(reply.calls, before + 1)
+        written["content"] = written["content"] or None
+        written["tool_calls"] = [chat_call(each.id or f"call_{n}", each.tool, arguments(each)) for n, each in calls]
     return TrainingExample(
-        messages=tuple(_append_reply(messages, reply)),
+        messages=(*messages, written),
         step=call.step,
         phase=call.phase,
         model=call.model,
@@ -361,20 +344,3 @@ def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExa
         raw=raw,
         **about,
     )
-
-
-def _append_reply(messages: list[Chat], reply: Reply) -> list[Chat]:
-    """Append the reply to the messages. If the last message began the reply, both become one message."""
-    opened = ""
-    last = messages[-1]
-    if last.get("role") == "assistant" and not last.get("tool_calls") and isinstance(last.get("content"), str):
-        opened, messages = last["content"], messages[:-1]
-    text = opened + reply.text
-    if not reply.calls:
-        return [*messages, {"role": "assistant", "content": text}]
-    before = sum(len(message.get("tool_calls") or ()) for message in messages)
-    calls = [
-        chat_call(call.id or f"call_{number}", call.tool, arguments(call))
-        for number, call in enumerate(reply.calls, before + 1)
-    ]
-    return [*messages, {"role": "assistant", "content": text or None, "tool_calls": calls}]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -95,8 +94,3 @@ async def end_with_parent(parent: int, task: asyncio.Task[object]) -> None:
     while os.getppid() == parent:
         await asyncio.sleep(LOOK_EVERY)
     task.cancel()
-
-
-def command_of_this_process() -> list[str]:
-    """Return the command that was given to this process."""
-    return [sys.executable, "-m", "plait", *sys.argv[1:]]

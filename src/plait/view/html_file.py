@@ -42,8 +42,20 @@ def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST
     before, _, rest = read_asset("index.html").partition("<link rel=")
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
-    document = escape_json(encode(_document(row, journal, max_text)).decode())
-    data = f'<script type="application/json" id="data">{document}</script>\n'
+    run = row.head.run
+    timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
+    show_child_questions(journal, timeline)
+    found = read_files(timeline.trace)
+    files = [{"id": at.id, "about": str(at), "content": at.data_url if at.is_picture else None} for at in found]
+    document = {
+        "run": run_facts(row, timeline) | {"files": files},
+        "steps": timeline.changes(),
+        "seq": timeline.seq,
+        "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),
+        "plan": plan_view(row, timeline.trace),
+        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
+    }
+    data = f'<script type="application/json" id="data">{escape_json(encode(document).decode())}</script>\n'
     end = f'{data}<script type="module">{script}</script>\n</body>'
     return before + head + body.replace("</body>", end)
 
@@ -71,22 +83,6 @@ def bundle_script(name: str) -> str:
 @functools.cache
 def read_asset(name: str) -> str:
     return resources.files("plait.view.page").joinpath(name).read_text("utf-8")
-
-
-def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, Any]:
-    run = row.head.run
-    timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
-    show_child_questions(journal, timeline)
-    found = read_files(timeline.trace)
-    files = [{"id": at.id, "about": str(at), "content": at.data_url if at.is_picture else None} for at in found]
-    return {
-        "run": run_facts(row, timeline) | {"files": files},
-        "steps": timeline.changes(),
-        "seq": timeline.seq,
-        "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),
-        "plan": plan_view(row, timeline.trace),
-        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
-    }
 
 
 def _shrink(each: HttpExchange) -> dict[str, Any]:

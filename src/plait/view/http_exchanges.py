@@ -17,7 +17,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from plait.core.text import count_shared
-from plait.journal.entries import ModelAttempt, ModelCall
+from plait.journal.entries import ModelAttempt
 from plait.journal.records import Row, RunHead
 from plait.journal.timeline import Timeline
 
@@ -60,9 +60,33 @@ def read_exchanges(head: RunHead, timeline: Timeline, *, steps: frozenset[int] |
     """Read the exchanges of a run in the order of their requests; `steps`: only those."""
     last: dict[str, ModelAttempt] = {}
     for call, attempt in timeline.attempts:
-        if steps is None or call.step in steps:
-            yield _make_exchange(head, call, attempt, last.get(attempt.phase))
-        last[attempt.phase] = attempt
+        before, last[attempt.phase] = last.get(attempt.phase), attempt
+        if steps is not None and call.step not in steps:
+            continue
+        response = attempt.response
+        answer = response.body if response is not None else None
+        request, odd_request = body_text(attempt.request)
+        answered, odd_response = body_text(answer)
+        yield HttpExchange(
+            seq=attempt.seq,
+            n=call.n,
+            step=call.step,
+            phase=attempt.phase,
+            model=attempt.model,
+            attempt=attempt.number + 1,
+            path=head.address(attempt.phase, attempt.path, attempt.model),
+            request=request,
+            before=before.seq if before is not None else None,
+            marks=mark_changes(body_text(before.request)[0], request) if before is not None else (),
+            response=answered if answer is not None else None,
+            answered=response.seq if response is not None else None,
+            status=(response.status or None) if response is not None else None,
+            seconds=response.seconds if response is not None else None,
+            error=response.error if response is not None else "",
+            cut=response.cut if response is not None else False,
+            bytes=(len(attempt.request), len(answer or b"")),
+            odd=odd_request or odd_response,
+        )
 
 
 def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
@@ -84,8 +108,14 @@ def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:
         tail -= len(_WORD_AFTER.match(before[len(before) - tail :][:40])[0])  # type: ignore[index]
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     marks: list[ChangeMark] = [("=", utf16_length(before[:head]))] if head else []
-    if old and new:
-        marks += _compare_words(old, new)
+    words, others = (_WORDS.findall(text) if old and new else () for text in (old, new))
+    if words and max(len(words), len(others)) <= FINE:
+        for kind, a, b, c, d in difflib.SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+            if kind == "equal":
+                marks.append(("=", utf16_length("".join(words[a:b]))))
+                continue
+            marks += [("-", utf16_length("".join(words[a:b])))] if b > a else []
+            marks += [("+", "".join(others[c:d]))] if d > c else []
     else:
         marks += [("-", utf16_length(old))] if old else []
         marks += [("+", new)] if new else []
@@ -105,44 +135,3 @@ def body_text(body: bytes | None) -> tuple[str, bool]:
         return (body or b"").decode(), False
     except UnicodeDecodeError:
         return (body or b"").decode(errors="backslashreplace"), True
-
-
-def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before: ModelAttempt | None) -> HttpExchange:
-    response = attempt.response
-    answer = response.body if response is not None else None
-    request, odd_request = body_text(attempt.request)
-    answered, odd_response = body_text(answer)
-    return HttpExchange(
-        seq=attempt.seq,
-        n=call.n,
-        step=call.step,
-        phase=attempt.phase,
-        model=attempt.model,
-        attempt=attempt.number + 1,
-        path=head.address(attempt.phase, attempt.path, attempt.model),
-        request=request,
-        before=before.seq if before is not None else None,
-        marks=mark_changes(body_text(before.request)[0], request) if before is not None else (),
-        response=answered if answer is not None else None,
-        answered=response.seq if response is not None else None,
-        status=(response.status or None) if response is not None else None,
-        seconds=response.seconds if response is not None else None,
-        error=response.error if response is not None else "",
-        cut=response.cut if response is not None else False,
-        bytes=(len(attempt.request), len(answer or b"")),
-        odd=odd_request or odd_response,
-    )
-
-
-def _compare_words(old: str, new: str) -> list[ChangeMark]:
-    old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
-    if max(len(old_words), len(new_words)) > FINE:
-        return [("-", utf16_length(old)), ("+", new)]
-    marks: list[ChangeMark] = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes():
-        if kind == "equal":
-            marks.append(("=", utf16_length("".join(old_words[a:b]))))
-            continue
-        marks += [("-", utf16_length("".join(old_words[a:b])))] if b > a else []
-        marks += [("+", "".join(new_words[c:d]))] if d > c else []
-    return marks

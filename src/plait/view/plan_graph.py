@@ -131,7 +131,8 @@ def _lanes(graph: Graph) -> list[str]:
             if i == own:
                 sign = "●"
             elif held in needs:
-                sign = _join(goes_on=held not in ending, left=i == first, right=i == final)
+                side = 0 if i == first else 1 if i == final else 2
+                sign = "└┘┴"[side] if held in ending else "├┤┼"[side]
             else:
                 # A lane that the line to a step only passes under stays unbroken.
                 sign = "│" if held is not None else "─" if first < i < final else " "
@@ -141,12 +142,6 @@ def _lanes(graph: Graph) -> list[str]:
         if id != ANSWER:
             lanes[own] = id
     return drawn
-
-
-def _join(*, goes_on: bool, left: bool, right: bool) -> str:
-    if goes_on:
-        return "├" if left else "┤" if right else "┼"
-    return "└" if left else "┘" if right else "┴"
 
 
 def _entities(text: str) -> str:

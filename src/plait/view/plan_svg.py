@@ -104,11 +104,16 @@ class _Picture:
             if not self._is_box(target):
                 way.append(self._end(target, out=True))
             tip = ' marker-end="url(#tip)"' if self._is_box(target) else ""
-            yield f'<path d="{self._curve(way)}"{tip}/>'
+            spots = [way[0]]
+            for here, there in pairwise(way):
+                middle = (here[0] + there[0]) / 2
+                spots += [(middle, here[1]), (middle, there[1]), there]
+            said = [f"{_n(place)},{_n(depth)}" if self.down else f"{_n(depth)},{_n(place)}" for depth, place in spots]
+            yield f'<path d="M{said[0]}C{" ".join(said[1:])}"{tip}/>'
         for id, box in self.boxes.items():
             layer = self.graph.layer[id]
-            middle = (self.places[id, layer], self.starts[layer] + self.depths[layer] / 2)
-            yield _drawn(box, *(middle if self.down else middle[::-1]))
+            centre = (self.places[id, layer], self.starts[layer] + self.depths[layer] / 2)
+            yield _drawn(box, *(centre if self.down else centre[::-1]))
 
     def _end(self, key: Key, *, out: bool) -> tuple[float, float]:
         """Return where lines leave (`out`) or reach a box or a lane: depth, then place."""
@@ -117,14 +122,6 @@ class _Picture:
             own = self._extent(key, wide=not self.down)
             start, room = start + (room - own) / 2, own
         return (start + room if out else start), self.places[key]
-
-    def _curve(self, way: Sequence[tuple[float, float]]) -> str:
-        spots = [way[0]]
-        for here, there in pairwise(way):
-            middle = (here[0] + there[0]) / 2
-            spots += [(middle, here[1]), (middle, there[1]), there]
-        said = [f"{_n(place)},{_n(depth)}" if self.down else f"{_n(depth)},{_n(place)}" for depth, place in spots]
-        return f"M{said[0]}C{' '.join(said[1:])}"
 
     def _extent(self, key: Key, *, wide: bool) -> float:
         if not self._is_box(key):

@@ -25,25 +25,36 @@ PHASES = ("reason", "react", "reply")
 
 
 def make_phase_table(
-    comparison: Comparison,
-    *,
-    loop: str = "phased",
-    hardware: float | None = None,
-    paired: Mapping[str, str] | None = None,
+    comparison: Comparison, *, hardware: float | None = None, paired: Mapping[str, str] | None = None
 ) -> ReportTable:
-    """Make the table of a loop in a comparison: seconds, USD and tokens are means of a run.
+    """Make the table of the loop `phased` in a comparison: seconds, USD and tokens are means of a run.
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
     row. `paired` maps the account's models, or patterns of their names, to one's own: the rows are then the seven
     published ones with these models. Raises `ConfigError` if the loop or a row is not in the comparison.
     """
-    contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == loop]
+    contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == "phased"]
     if not contenders:
-        raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
+        raise ConfigError(f"The loop phased is not in {comparison.name}.", hint="Compare it first.")
     if paired is not None:
         contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
     own = [_own_row(comparison, each) for each in contenders]
-    theirs = [_published_row(each) for each in published.PHASE_ROWS]
+    theirs: list[dict[str, Any]] = [
+        {
+            "row": PUBLISHED,
+            "models": row.models,
+            "runs": None,
+            "seconds": row.seconds,
+            "usd": row.usd,
+            "usd_in_all": row.usd,
+            "tokens": sum(published.TOKENS.values(), Usage()).tokens,
+            "about": "~",
+            "judged": 0,
+            "rates": {model: describe_rate(published.RATES[model]) for model in row.models.values()},
+            "break_even": None,
+        }
+        for row in published.PHASE_ROWS
+    ]
     if hardware is not None:
         for first, *others in (own, theirs):
             for row in others:
@@ -57,6 +68,9 @@ def make_phase_table(
 def _make_columns(
     rows: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]], *, has_break_even: bool
 ) -> list[TableColumn]:
+    def show_right(row: dict[str, Any]) -> str:
+        return f"{row['right']:,} of {row['judged']:,}" if row["judged"] else ABSENT
+
     column = partial(make_column, rows)
     columns = [
         column("row", show_value("row"), left=True),
@@ -70,7 +84,7 @@ def _make_columns(
     if any(row["runs"] != 1 for row in own):
         columns.append(column("runs", show_value("runs", ","), leave=2))
     if any(row["judged"] for row in own):
-        columns.append(column("right", _show_right, leave=1))
+        columns.append(column("right", show_right, leave=1))
     columns.append(column("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
     rates = ["; ".join(f"{model}: {rate}" for model, rate in row["rates"].items()) for row in rows]
     return [*columns, TableColumn("rates", tuple(rates), csv_only=True)]
@@ -125,29 +139,9 @@ def _own_row(comparison: Comparison, contender: Contender) -> dict[str, Any]:
     }
 
 
-def _published_row(row: published.PublishedRow) -> dict[str, Any]:
-    return {
-        "row": PUBLISHED,
-        "models": row.models,
-        "runs": None,
-        "seconds": row.seconds,
-        "usd": row.usd,
-        "usd_in_all": row.usd,
-        "tokens": sum(published.TOKENS.values(), Usage()).tokens,
-        "about": "~",
-        "judged": 0,
-        "rates": {model: describe_rate(published.RATES[model]) for model in row.models.values()},
-        "break_even": None,
-    }
-
-
 def _mean_nanos(row: dict[str, Any]) -> Fraction | None:
     usd = row["usd_in_all"]
     return None if usd is None else Fraction(round(usd * NANO), row["runs"] or 1)
-
-
-def _show_right(row: dict[str, Any]) -> str:
-    return f"{row['right']:,} of {row['judged']:,}" if row["judged"] else ABSENT
 
 
 def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:

@@ -9,14 +9,14 @@ new, `<` was received.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from plait.core import Reply, Usage
+from plait.core import Usage
 from plait.core.text import clean, count_shared
 from plait.journal.entries import ModelAttempt
 from plait.journal.timeline import Timeline
@@ -85,7 +85,14 @@ def read_exchanges(timeline: Timeline) -> tuple[WireExchange, ...]:
     for number, (call, attempt) in enumerate(timeline.attempts, 1):
         sent, texts = _read_request(number, call.step, attempt, bodies)
         bodies.append(texts)
-        made.append(WireExchange(sent, _read_response(attempt, call.reply if attempt is call.last else None)))
+        seen, reply, answered = attempt.response, call.reply if attempt is call.last else None, None
+        if seen is not None:
+            answered = ReceivedResponse(seen.status, seen.seconds, "", error=seen.error, usage=seen.usage)
+        if answered is not None and reply is not None:
+            calls = tuple(f"{each.tool} {arguments(each)}" for each in reply.calls)
+            said = {"text": reply.text, "calls": calls, "reasoning": reply.reasoning, "usage": reply.usage}
+            answered = structs.replace(answered, **said)
+        made.append(WireExchange(sent, answered))
     return tuple(made)
 
 
@@ -150,16 +157,6 @@ def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str
         yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
 
 
-def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedResponse | None:
-    got = attempt.response
-    if got is None:
-        return None
-    if reply is None:
-        return ReceivedResponse(got.status, got.seconds, "", error=got.error, usage=got.usage)
-    calls = tuple(f"{call.tool} {arguments(call)}" for call in reply.calls)
-    return ReceivedResponse(got.status, got.seconds, reply.text, calls, reply.reasoning, got.error, reply.usage)
-
-
 def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -> ReportTable:
     """Return the tokens of each request and their sums; `beside`: with the published ones. An error replaces both."""
     own = [each.answered.usage if each.answered else None for each in exchanged]
@@ -192,10 +189,22 @@ def render_exchanges(
     than `width` letters goes on in the next one, which has no mark."""
     lines = [f"Question: {clean(question)}"]
     for each in exchanged:
-        lines += ["", f"--- {_title(each.sent)}", *_settings(each.sent)]
-        if not full and (before := _describe_before(each.sent)):
-            lines.append(f"{OLD} {before}")
-        for piece in each.sent.pieces:
+        sent = each.sent
+        again = f" · attempt {sent.attempt}" if sent.attempt > 1 else ""
+        title = f"step {sent.step} · {clean(sent.phase)} · {clean(sent.model)} · {sent.path}{again}"
+        lines += ["", f"--- request {sent.number} · {title}"]
+        lines += ["stop: " + "  ".join(map(_quote, sent.stop))] if sent.stop else []
+        lines += [f"tools: {clean(', '.join(sent.tools))}"] if sent.tools else []
+        for name, value in sent.other.items():
+            text = _quote(value)
+            short = text if len(text) <= 100 else f"{text[:100]}… ({len(text):,} characters)"
+            lines.append(f"{clean(name)}: {short}")
+        if sent.letters_before and not full:  # `2 messages as before, 1,962 characters`
+            whole = sent.messages_before
+            parts = [f"{whole:,} message{'s' * (whole != 1)}"] if whole else []
+            parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
+            lines.append(f"{OLD} {' and '.join(parts)} as before, {sent.letters_before:,} characters")
+        for piece in sent.pieces:
             if not piece.new and not full:
                 continue
             if not piece.goes_on or not full:
@@ -204,7 +213,7 @@ def render_exchanges(
         seen, status = each.answered, " · none is on record"
         if seen is not None:
             status = f" · {str(seen.status) if seen.status else 'none came'} · {seen.seconds:.3f} s"
-        lines += ["", f"--- response {each.sent.number}{status}"]
+        lines += ["", f"--- response {sent.number}{status}"]
         if seen is not None:
             error = f"error: {seen.error}" if seen.error else ""
             thought = f"(reasoning) {seen.reasoning}" if seen.reasoning else ""
@@ -212,36 +221,8 @@ def render_exchanges(
     return wrap_lines("\n".join(lines), width)
 
 
-def _title(sent: SentRequest) -> str:
-    again = f" · attempt {sent.attempt}" if sent.attempt > 1 else ""
-    return f"request {sent.number} · step {sent.step} · {clean(sent.phase)} · {clean(sent.model)} · {sent.path}{again}"
-
-
-def _settings(sent: SentRequest) -> Iterator[str]:
-    if sent.stop:
-        yield "stop: " + "  ".join(_quote(each) for each in sent.stop)
-    if sent.tools:
-        yield f"tools: {clean(', '.join(sent.tools))}"
-    for name, value in sent.other.items():
-        yield f"{clean(name)}: {_short(value)}"
-
-
-def _short(value: object, most: int = 100) -> str:
-    text = _quote(value)
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
 def _quote(value: object) -> str:
     return clean(json.dumps(value, ensure_ascii=False))
-
-
-def _describe_before(sent: SentRequest) -> str:
-    """Return `2 messages as before, 1,962 characters`; "" if all is new."""
-    if not sent.letters_before:
-        return ""
-    parts = [f"{sent.messages_before:,} message{'s' * (sent.messages_before != 1)}"] if sent.messages_before else []
-    parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
-    return f"{' and '.join(parts)} as before, {sent.letters_before:,} characters"
 
 
 def _mark_lines(mark: str, text: str) -> list[str]:

@@ -46,9 +46,11 @@ def load_function_grader(word: str) -> Grader:
         except PlaitError:
             raise
         except Exception as error:  # a user's code may fail in any way
+            ours = (str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen")
+            frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(ours)]
+            place = f"at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, " if frames else ""
             raise ConfigError(
-                f"The grader {word} fails {_error_place(error)}for the task {task.id!r}: "
-                f"{type(error).__name__}: {error}.",
+                f"The grader {word} fails {place}for the task {task.id!r}: {type(error).__name__}: {error}.",
                 hint="Fix it and start again. Finished cells do not run again.",
             ) from error
         if isinstance(value, Grade):
@@ -79,7 +81,6 @@ def read_source(place: str) -> str:
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
-    """Return whether the function is called with (task, run)."""
     try:
         signature = inspect.signature(function)
         signature.bind(None, None)
@@ -89,10 +90,3 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
     except ValueError:  # it does not show its parameters
         return False
     return list(signature.parameters)[:2] == ["task", "run"]
-
-
-def _error_place(error: BaseException) -> str:
-    """Return where the user's code raised the error, if that is known: `at checks.py, line 3, `."""
-    ours = (str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen")
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(ours)]
-    return f"at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, " if frames else ""

@@ -6,6 +6,7 @@ The page's script sets widths, because it knows the available room and redraws w
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -89,10 +90,17 @@ def make_row_views(comparison: Comparison) -> tuple[RowView, ...]:
 
 def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
     """Return the charts: success against price and against time, tokens in and out by step."""
+    title, axis, prices = "Success against cost", "USD a run", [(each, each.row.cost_usd) for each in rows]
+    lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
+    about = "The mean cost of a run."
+    about += f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
+    if not any(each.row.cost_usd for each in rows):
+        title, axis, prices = "Success against tokens", "tokens a run", [(each, each.row.tokens) for each in rows]
+        about = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
     found = [(each, each.row.seconds) for each in rows]
     said = "The median seconds of a run, by the clock."
     return (
-        _price_chart(rows),
+        _scatter_chart("price", title, axis, prices, about, "cheap"),
         _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast"),
         _step_chart("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
         _step_chart("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
@@ -120,26 +128,6 @@ def drawing_script() -> str:
     return f"{library}\n{resources.files('plait.lab.page').joinpath('picture.js').read_text(encoding='utf-8')}"
 
 
-def _altair() -> Any:
-    check_report_extra()
-    import altair
-
-    return altair
-
-
-def _price_chart(rows: Sequence[RowView]) -> Chart:
-    if any(each.row.cost_usd for each in rows):
-        lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
-        said = f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
-        found = [(each, each.row.cost_usd) for each in rows]
-        return _scatter_chart(
-            "price", "Success against cost", "USD a run", found, f"The mean cost of a run.{said}", "cheap"
-        )
-    said = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
-    found = [(each, each.row.tokens) for each in rows]
-    return _scatter_chart("price", "Success against tokens", "tokens a run", found, said, "cheap")
-
-
 def _scatter_chart(
     id: str, title: str, axis: str, found: Sequence[tuple[RowView, float | None]], said: str, word: str
 ) -> Chart:
@@ -147,12 +135,14 @@ def _scatter_chart(
     points = [(each, at, each.row.success) for each, at in found if at is not None and each.row.success is not None]
     if not points:
         return Chart(id, title, "Nothing to draw: no run is finished.", None)
-    alt = _altair()
+    alt: Any = importlib.import_module("altair")
     best = find_frontier([(at, success) for _, at, success in points])
     low, high = min(at for _, at, _ in points), max(at for _, at, _ in points)
     log = low > 0 and high / low >= _LOG
     domain = (low / 1.5, high * 1.5) if log else (0.0, high * 1.08 or 1.0)
-    values = _values(points, best, [_position(at, domain, log) for _, at, _ in points], axis)
+    first, last = map(math.log, domain) if log else domain
+    across = [((math.log(at) if log else at) - first) / (last - first) for _, at, _ in points]
+    values = _values(points, best, across, axis)
 
     x = alt.X("x:Q", title=axis, scale=alt.Scale(type="log" if log else "linear", domain=list(domain), nice=False))
     x = x.axis(tickCount=5, grid=False, format="~s" if high >= 1 else "~g", labelOverlap=True)
@@ -213,18 +203,12 @@ def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float
     return values
 
 
-def _position(at: float, domain: tuple[float, float], log: bool) -> float:
-    """Return the position of a price on the axis, from 0 to 1."""
-    first, last = (math.log(each) for each in domain) if log else domain
-    return ((math.log(at) if log else at) - first) / (last - first)
-
-
 def _step_chart(id: str, title: str, rows: Sequence[RowView], field: str, colour: str) -> Chart:
     """Draw tokens by step: a strip for each row, all with one scale."""
     drawn = [each for each in rows if each.by_step]
     if not drawn:
         return Chart(id, title, "Nothing to draw: no finished run asked a model.", None)
-    alt = _altair()
+    alt: Any = importlib.import_module("altair")
     named = {each.number: f"{each.number}  {_cut_name(each.name, 44)}" for each in drawn}
     values = [
         {

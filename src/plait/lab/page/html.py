@@ -153,21 +153,18 @@ def _outcome_lines(comparison: Comparison) -> list[dict[str, Any]]:
         for c, contender in enumerate(comparison.contenders):
             done = found.get((task.id, contender.key), {})
             outcomes = [_outcome(done.get(repeat)) for repeat in range(comparison.repeat)]
-            who = f"{show_hidden(contender.key)}, {show_hidden(task.id)}"
-            cells.append({"task": t, "contender": c, "outcomes": outcomes, **_outcome_cell(outcomes, who)})
+            counts = Counter(outcomes)
+            look = outcomes[0] if len(counts) == 1 else "mixed"
+            text = OUTCOMES["missing"][0] if look == "missing" else f"{counts['right']}/{len(outcomes)}"
+            words = ", ".join(f"{count} {OUTCOMES[kind][1]}" for kind, count in counts.most_common())
+            words += f", of {len(outcomes)}"
+            if len(outcomes) == 1:
+                text, words = OUTCOMES[look]
+            label = f"{show_hidden(contender.key)}, {show_hidden(task.id)}: {words}"  # for screen readers
+            shown = {"look": look, "text": text, "label": label}
+            cells.append({"task": t, "contender": c, "outcomes": outcomes, **shown})
         lines.append({"id": show_hidden(task.id), "question": shorten(task.question, LONG), "cells": cells})
     return lines
-
-
-def _outcome_cell(outcomes: list[str], who: str) -> dict[str, str]:
-    """Return a cell's CSS class, its text, and its label for screen readers."""
-    counts = Counter(outcomes)
-    only = outcomes[0] if len(counts) == 1 else ""
-    if len(outcomes) == 1:
-        return {"look": only, "text": OUTCOMES[only][0], "label": f"{who}: {OUTCOMES[only][1]}"}
-    words = ", ".join(f"{count} {OUTCOMES[kind][1]}" for kind, count in counts.most_common())
-    text = OUTCOMES["missing"][0] if only == "missing" else f"{counts['right']}/{len(outcomes)}"
-    return {"look": only or "mixed", "text": text, "label": f"{who}: {words}, of {len(outcomes)}"}
 
 
 def _script_data(comparison: Comparison, state: Mapping[str, int]) -> dict[str, Any]:

@@ -73,24 +73,24 @@ def make_record(events: Iterable[Event]) -> dict[str, Any]:
             number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "s": 0.0, "parts": []}
         )
         if isinstance(event, ev.Replied):
-            _add_reply(step, event)
+            for name, value in (("phases", event.phase), ("models", event.model)):
+                if value and (shown := show_hidden(value)) not in step[name]:
+                    step[name].append(shown)
+            step["in"] += event.usage.input_tokens
+            step["out"] += event.usage.output_tokens
+            step["s"] = round(step["s"] + event.seconds, 3)
+            written = {part[0] for part in step["parts"]} & set(ev.WRITTEN)
+            if not written and event.text.strip():
+                step["parts"].append(_part("reply", event.phase, event.text))
         else:
             step["parts"].extend(_parts(event))
     for step in steps.values():
-        step["parts"] = _drop_repeated_calls(step["parts"])
+        # Drop calls that the action or the code shows, or that their observation names in full.
+        kinds, calls = {part[0] for part in step["parts"]}, [part for part in step["parts"] if part[0] == "call"]
+        is_shown = bool(kinds & {"action", "code"}) or all(len(part[2]) <= _TITLE for part in calls)
+        if is_shown and kinds & {"observation", "trouble"}:
+            step["parts"] = [part for part in step["parts"] if part[0] != "call"]
     return {"steps": [step for step in steps.values() if step["parts"] or step["phases"]]}
-
-
-def _add_reply(step: dict[str, Any], reply: ev.Replied) -> None:
-    for name, value in (("phases", reply.phase), ("models", reply.model)):
-        if value and (shown := show_hidden(value)) not in step[name]:
-            step[name].append(shown)
-    step["in"] += reply.usage.input_tokens
-    step["out"] += reply.usage.output_tokens
-    step["s"] = round(step["s"] + reply.seconds, 3)
-    written = {part[0] for part in step["parts"]} & set(ev.WRITTEN)
-    if not written and reply.text.strip():
-        step["parts"].append(_part("reply", reply.phase, reply.text))
 
 
 def _parts(event: Event) -> Iterable[list[Any]]:
@@ -126,16 +126,6 @@ def _part(kind: str, title: str, text: str, seconds: float | None = None) -> lis
 def _name_call(call: Call) -> str:
     given = "" if call.input is None else plain_text(call.input).replace("\n", " ")
     return f"{call.tool}({given[:_TITLE]}{'…' if len(given) > _TITLE else ''})"
-
-
-def _drop_repeated_calls(parts: list[list[Any]]) -> list[list[Any]]:
-    """Drop calls that the action or the code shows, or that their observation names in full."""
-    kinds = {part[0] for part in parts}
-    observed = bool(kinds & {"observation", "trouble"})
-    repeats = observed and (
-        bool(kinds & {"action", "code"}) or all(len(p[2]) <= _TITLE for p in parts if p[0] == "call")
-    )
-    return [part for part in parts if part[0] != "call"] if repeats else parts
 
 
 # -- text

@@ -17,8 +17,8 @@ from plait.lab.recommend.rows import MeasuredLoop, read_rows
 from plait.loops import loop_from, parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
-FEW, UNSURE = 10, 0.8
-"""Fewer tasks, or less certainty, is reported as thin evidence."""
+FEW, UNSURE, SURE = 10, 0.8, 0.95
+"""Fewer tasks, or less certainty, is reported as thin evidence; and the certainty that more tasks should give."""
 MOST_TASKS = 1_000_000
 """The limit of `count_more_tasks`."""
 
@@ -110,12 +110,26 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         if (chosen := self.chosen) is not None:
             said.append(f"{describe_result(chosen, self.demand)}; {describe_cost(chosen.row)}.")
             if self.thin:
-                said.append(self._thin_note(chosen))
+                tries = chosen.row.evidence[1]
+                thin = f"This is thin evidence: {tries} task{'' if tries == 1 else 's'}."
+                if self.more_tasks is None:
+                    more = "no number of tasks would make it 95 % sure, if the share stays as it is"
+                    thin += f" It is hardly above what is asked: {more}."
+                elif self.more_tasks:
+                    unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is not more precise
+                    more = f"{-(-self.more_tasks // unit) * unit:,}"
+                    thin += f" About {more} more would make it 95 % sure, if the share stays as it is."
+                said.append(thin)
             if (next_one := self.runner_up) is not None:
                 said.append(f"Next: {describe_result(next_one, self.demand)}; {describe_cost(next_one.row)}.")
             said += [f"Cheaper, but seen to do too few: {describe_result(each, self.demand)}." for each in self.cheaper]
         else:
-            said.append(f"No row of {self.name} meets the demand: {describe_demand(self.demand)}.")
+            demand = self.demand
+            parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
+            parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
+            parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []
+            parts += [f"at most {demand.seconds:g} s a run"] if demand.seconds is not None else []
+            said.append(f"No row of {self.name} meets the demand: {', '.join(parts)}.")
             for part, each in self.nearest.items():
                 said.append(
                     f"Nearest in {_PARTS[part]}: {describe_result(each, self.demand)}; {describe_cost(each.row)}."
@@ -158,18 +172,6 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             "text": self.sentences(),
             "command": run_command(chosen.row) if chosen is not None else None,
         }
-
-    def _thin_note(self, chosen: Candidate) -> str:
-        _, tries = chosen.row.evidence
-        said = f"This is thin evidence: {tries} task{'' if tries == 1 else 's'}."
-        if self.more_tasks is None:
-            more = "no number of tasks would make it 95 % sure, if the share stays as it is"
-            return f"{said} It is hardly above what is asked: {more}."
-        if self.more_tasks == 0:
-            return said
-        unit = 10 ** max(0, len(str(self.more_tasks)) - 2)  # the estimate is no more precise than two digits
-        more = f"{-(-self.more_tasks // unit) * unit:,}"
-        return f"{said} About {more} more would make it 95 % sure, if the share stays as it is."
 
 
 def recommend(
@@ -292,12 +294,12 @@ def probability_of_share(successes: int, n: int, at_least: float) -> float:
     return max(0.0, 1 - _sum_binomial(successes + 1, n + 1, at_least, 1))
 
 
-def count_more_tasks(share: float, n: int, at_least: float, goal: float = 0.95) -> int | None:
-    """Estimate how many tasks beyond `n` reach the certainty `goal` if the share stays the same. None if no number
+def count_more_tasks(share: float, n: int, at_least: float) -> int | None:
+    """Estimate how many tasks beyond `n` make it 95 % certain if the share stays the same. None if no number
     does, because the share is not above the demand, or if it is more than a million."""
 
     def is_enough(tasks: int) -> bool:
-        return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= goal
+        return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least) >= SURE
 
     if share <= at_least and at_least > 0:
         return None
@@ -367,14 +369,6 @@ def show_probability(probability: float) -> str:
     if probability < 0.01:
         return "less than 1 %"
     return "more than 99 %" if probability > 0.99 else f"{probability * 100:.0f} %"
-
-
-def describe_demand(demand: Demand) -> str:
-    parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
-    parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
-    parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []
-    parts += [f"at most {demand.seconds:g} s a run"] if demand.seconds is not None else []
-    return ", ".join(parts)
 
 
 def run_command(row: MeasuredLoop) -> str:

@@ -86,8 +86,18 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
         return results
     name = ""
     if isinstance(results, str | Path):
-        place = Path(results).expanduser()
-        name, results = str(results), _read_file(place) if place.is_file() else _read_journal(str(results), journal)
+        place, name = Path(results).expanduser(), str(results)
+        if place.is_file():
+            try:
+                results = json.loads(read_file(place).decode())
+            except OSError as why:
+                raise ConfigError(f"{place} can't be read: {why.strerror}.") from why
+            except (ValueError, RecursionError) as why:
+                raise ConfigError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
+        elif name.endswith(".json") or "/" in name:
+            raise ConfigError(f"There is no file {name}.", hint=_MADE_BY)
+        else:
+            results = _read_journal(name, journal)
     if isinstance(results, Mapping):
         found = {key: results.get(key) for key in ("name", "suite", "rows", "unfinished")}
     else:
@@ -112,19 +122,8 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
     )
 
 
-def _read_file(place: Path) -> Any:
-    try:
-        return json.loads(read_file(place).decode())
-    except OSError as why:
-        raise ConfigError(f"{place} can't be read: {why.strerror}.") from why
-    except (ValueError, RecursionError) as why:
-        raise ConfigError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
-
-
 def _read_journal(name: str, journal: object) -> object:
     """Return the table of a comparison in the journal by its name. Raises `ConfigError` if there is none."""
-    if name.endswith(".json") or "/" in name:
-        raise ConfigError(f"There is no file {name}.", hint=_MADE_BY)
     try:
         found = wait_for(Results(Journal.at(journal).store).find_comparison(name))  # type: ignore[arg-type]
     except ConfigError as why:

@@ -192,7 +192,6 @@ def split_days(text: str, year: int, wanted: set[date]) -> tuple[str, dict[date,
 
 
 def _line_around(text: str, at: int) -> tuple[int, int]:
-    """Return where the line around a position begins and ends."""
     end = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, len(text) if end < 0 else end
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from importlib import resources
 
+import msgspec
 from msgspec import Struct
 
 
-class Town(Struct, frozen=True):
+class Town(Struct, frozen=True, array_like=True):
     """A town: its name, country and zones, coordinates, and further facts of a geocoding service."""
 
     name: str
@@ -48,12 +49,8 @@ class Town(Struct, frozen=True):
         }
 
 
-def _read_town(line: str) -> Town:
-    name, lat, lon, country, code, zones, timezone, people, height, feature = line.split("|")
-    return Town(name, float(lat), float(lon), country, code, zones, timezone, int(people), float(height), feature)
-
-
-TOWNS = tuple(map(_read_town, resources.files(__package__).joinpath("places.txt").read_text("utf-8").splitlines()))
+_LINES = resources.files(__package__).joinpath("places.txt").read_text("utf-8").splitlines()
+TOWNS = tuple(msgspec.convert(line.split("|"), Town, strict=False) for line in _LINES)
 HOME = "Ghent"
 """Where the user is by default."""
 

@@ -57,21 +57,16 @@ def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
         low = min(start, close) * (1 - abs(walk.gauss(0, 0.012)))
         volume = walk.randrange(40_000_000, 260_000_000)
         made.append(Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume))
-    _shape_last_months(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
+    if len(made) >= 40:  # the last months get their one lowest close, `back` weeks ago
+        back = chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10)
+        others = [week.close for i, week in enumerate(made[-16:], -16) if i != -1 - back]
+        lowest = round(min(others) * 0.962, 2)
+        made[-1 - back] = _with_close(made[-1 - back], lowest)
+        for i in range(-26, -22):  # before the three months it was lower still, for a while
+            made[i] = _with_close(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
+        i = -1 - (back - 2)  # a bad day in a week that ended well
+        made[i] = made[i]._replace(low=round(min(made[-1 - back].low, lowest) * 0.985, 2))
     return made[::-1]
-
-
-def _shape_last_months(made: list[Week], back: int) -> None:
-    """Give the last months their one lowest close, `back` weeks ago, in a history long enough for it."""
-    if len(made) < 40:
-        return
-    others = [week.close for i, week in enumerate(made[-16:], -16) if i != -1 - back]
-    lowest = round(min(others) * 0.962, 2)
-    made[-1 - back] = _with_close(made[-1 - back], lowest)
-    for i in range(-26, -22):  # before the three months it was lower still, for a while
-        made[i] = _with_close(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
-    i = -1 - (back - 2)  # a bad day in a week that ended well
-    made[i] = made[i]._replace(low=round(min(made[-1 - back].low, lowest) * 0.985, 2))
 
 
 def _with_close(week: Week, close: float) -> Week:
