@@ -108,6 +108,17 @@ class Database:
         statement, or one that can be repeated, else no `retry`. Raises `JournalError`."""
         return await asyncio.shield(asyncio.wrap_future(LOOP.submit(self.do_here(work, seconds, retry))))
 
+    async def execute(
+        self, statement: str, values: Any = (), *, seconds: float = WRITE_SECONDS, retry: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Execute one statement as `do` does, and return its rows."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = await connection.execute(statement, values)
+            return await cursor.fetchall() if cursor.description is not None else []
+
+        return await self.do(work, seconds=seconds, retry=retry)
+
     async def do_here(self, work: Callable[[Connection], Awaitable[T]], seconds: float, retry: bool = True) -> T:
         """Do the same, on the database's own loop."""
         until, pause = time.monotonic() + self.patience, 0.05

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import bodies, codec
-from plait.journal.postgres.database import LOOP, SLOWEST, WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.database import LOOP, READ_SECONDS, SLOWEST, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, TakenOver
 from plait.journal.row_codec import RowColumns, RowWriter, crc_of_state
 from plait.journal.store import LateResult, RecordAndBody
@@ -162,11 +162,7 @@ class PostgresLog:
 
     async def find_late(self, key: str) -> LateResult | None:
         asked = {"run": self._n, "key": key}
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await (await connection.execute(_FIND_LATE, asked)).fetchall()
-
-        for kind, data, body in await self._database.do(work):
+        for kind, data, body in await self._database.execute(_FIND_LATE, asked, seconds=READ_SECONDS):
             return LateResult(codec.decode_record(data), body) if kind == "result" else LateResult()
         return None
 
@@ -243,11 +239,7 @@ class PostgresLog:
             keys, kinds, datas, parts = (list(column) for column in zip(*results, strict=True))
             values = {"run": self._n, "keys": keys, "kinds": kinds, "datas": datas, "bodies": parts}
             values["claims"] = [self.claim.number] * len(keys)
-
-            async def work(connection: Connection) -> None:
-                await connection.execute(_LATE, values)
-
-            await self._database.do(work)
+            await self._database.execute(_LATE, values, seconds=READ_SECONDS)
 
     def _taken_over(self) -> TakenOver:
         return TakenOver(

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
@@ -20,7 +19,7 @@ from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import queries, schema
 from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, FILES_GATE, LEASE, START, describe
-from plait.journal.postgres.database import WRITE_SECONDS, Connection
+from plait.journal.postgres.database import READ_SECONDS, WRITE_SECONDS, Connection
 from plait.journal.postgres.leases import Claim, boot_time, life_of_holder
 from plait.journal.postgres.log import (
     ENDING,
@@ -34,7 +33,7 @@ from plait.journal.postgres.log import (
 )
 from plait.journal.postgres.queue import PostgresQueue
 from plait.journal.postgres.spending import PostgresSpending
-from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Row, RunHead
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     Bodies,
@@ -44,9 +43,8 @@ from plait.journal.row_codec import (
     damaged_rows,
     read_time,
 )
-from plait.journal.run_query import ALL, RunQuery
 from plait.journal.schedules import next_time
-from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
+from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, RecordAndBody, StoreInfo
 
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
@@ -254,13 +252,13 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         return self._watch(claim, found["id"], found["question"], n, rows)
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
-        found = await self._find(run, check=bodies)
+        found = await self._find(run)
         if bodies:
             rows = [row async for row in self._iter_rows(found, Bodies(KEEP_AT_MOST), size=None)]
             return [row for row in rows if row.seq > after and (until is None or row.seq <= until)]
         question = "select seq, at, data from events where run = %s and seq > %s and seq <= %s order by seq"
         values = (found["n"], after, (1 << 31) - 1 if until is None else until)
-        new = await self._database.do(lambda connection: queries.fetch(connection, question, values))
+        new = await self._fetch(question, values)
         return [Row(each["seq"], read_time(each["at"]), codec.decode_record(each["data"])) for each in new]
 
     async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
@@ -273,11 +271,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         """Yield the rows of a run, checked. No transaction stays open between two pieces."""
         reader, last = RowReader(queries.check_run(found, self.place), restored), -1
         while True:
-
-            async def work(connection: Connection, after: int = last) -> list[tuple[Any, ...]]:
-                return await (await connection.execute(_ROWS, (found["n"], after, size))).fetchall()
-
-            piece = await self._database.do(work)
+            piece = await self._database.execute(_ROWS, (found["n"], last, size), seconds=READ_SECONDS)
             for columns in piece:
                 last = columns[0]
                 if (row := reader.read(columns)) is not None:
@@ -288,33 +282,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         if wrong := reader.end(found["rows"]):
             raise damaged_rows(self.place, found["id"], wrong)
 
-    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
-        wanted = {each.digest: each for each in attachments}
-        if not wanted:
-            return {}
-        return await self._database.do(lambda connection: queries.read_contents(connection, wanted, self.place))
-
     # -- the index of all runs
-
-    async def find_run(self, prefix: str) -> RunRow:
-        return queries.read_run(await self._find(prefix))
-
-    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
-        return await self._database.do(lambda connection: queries.list_runs(connection, query))
-
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
-        return await self._database.do(lambda connection: queries.list_totals(connection, query))
-
-    async def list_values(self) -> dict[str, list[str]]:
-        return await self._database.do(queries.list_values)
-
-    async def list_turns(
-        self, session: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[SessionTurn]:
-        return await self._database.do(lambda connection: queries.list_turns(connection, session, before, limit))
-
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        return await self._database.do(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
         wanted = list(runs) if skip_active else [(await self._find(run))["id"] for run in runs]
@@ -390,17 +358,13 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         values = tuple(clean_value(each) for each in (kind, key, run, self._clock(), data.decode()))
         changes = "update set run = excluded.run, at = excluded.at, data = excluded.data" if replace else "nothing"
         new = "insert into kept (kind, key, run, at, data) values (%s, %s, %s, %s, %s)"
-        await self._execute(f"{new} on conflict (kind, key) do {changes}", values)
-
-    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
-        wanted = None if keys is None else list(keys)
-        return await self._database.do(lambda connection: queries.list_kept(connection, kind, wanted))
+        await self._database.execute(f"{new} on conflict (kind, key) do {changes}", values)
 
     async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
         wanted = [clean_text(key) for key in keys]
-        await self._execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
+        await self._database.execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
         if labels:
-            await self._execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
+            await self._database.execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
 
     # -- the whole store
 
@@ -408,11 +372,8 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         return {"dead": True, "alive": False}.get(life_of_holder(owner))
 
     async def check(self) -> list[str]:
-        async def list_ids(connection: Connection) -> list[dict[str, Any]]:
-            return await queries.fetch(connection, "select id from runs order by n")
-
         wrong = []
-        for each in await self._database.do(list_ids):
+        for each in await self._fetch("select id from runs order by n"):
             try:
                 async for _ in self.iter_rows(each["id"]):
                     pass
