@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -11,15 +10,13 @@ from msgspec import structs
 from psycopg.rows import dict_row
 
 from plait.core import Attachment
-from plait.core.attachments import with_names
-from plait.core.errors import JournalError
-from plait.journal import codec
+from plait.journal import codec, row_codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.postgres.database import READ_SECONDS, Connection, Database
 from plait.journal.postgres.leases import life_of_holder
 from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
-from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
+from plait.journal.row_codec import check_content, crc_of_begun, crc_of_state, damaged_rows, read_time, read_turn
 from plait.journal.run_query import ALL, RunQuery
 from plait.journal.store import KeptRecord
 
@@ -50,23 +47,9 @@ def check_run(row: dict[str, Any], place: str) -> int:
 
 
 def read_run(row: dict[str, Any]) -> RunRow:
-    """Return a run as listed. The status is "interrupted" if its process died, or its lease ended."""
-    status = row["status"]
-    if status == "running" and (not row["owner"] or row["is_over"] or life_of_holder(row["owner"]) == "dead"):
-        status = "interrupted"
-    outcome, grade = row["outcome"], row["grade"]
-    return RunRow(
-        codec.decode_head(row["head"]),
-        status,
-        codec.decode_plain(outcome) if outcome else None,
-        codec.decode_plain(row["totals"]),
-        read_time(row["started"]),
-        read_time(row["updated"]),
-        row["owner"],
-        codec.decode_plain(grade) if grade else None,
-        row["n"],
-        row["rating"] or "",
-    )
+    """Return a run as listed: its process has left it if it died, or its lease ended."""
+    is_left = not row["owner"] or row["is_over"] or life_of_holder(row["owner"]) == "dead"
+    return row_codec.read_run(row, is_left=is_left)
 
 
 async def fetch(connection: Connection, query: str, values: Any = ()) -> list[dict[str, Any]]:
@@ -91,8 +74,8 @@ class PostgresIndex:
         return read_run(await self._find(prefix))
 
     async def _find(self, prefix: str) -> dict[str, Any]:
-        """Return the row of the run whose id is `prefix`, or of the only one that begins with it. "last": the newest that
-        is no child run."""
+        """Return the row of the run whose id is `prefix`, or of the only one that begins with it. "last": the newest
+        that is no child run."""
         prefix = clean_text(prefix)
         if prefix == "last":
             found = await self._fetch(f"select {RUN} {FROM} where r.caller = '' order by r.n desc limit 1")
@@ -159,15 +142,10 @@ class PostgresIndex:
             order by n desc limit %s""",
             [clean_text(session), last, last, limit],
         )
-        turns: list[SessionTurn] = []
-        for row in reversed(found):
-            files = codec.decode_head(row["head"]).attachments
-            answer = codec.decode_plain(row["outcome"]).get("answer") if row["outcome"] else None
-            said = answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
-            asked = with_names(row["question"], files)
-            begun, updated = read_time(row["started"]), row["updated"]
-            turns.append(SessionTurn(row["number"], row["id"], asked, said, begun, attachments=files, updated=updated))
-        return turns
+        return [
+            read_turn(row.pop("number"), row.pop("id"), files=codec.decode_head(row.pop("head")).attachments, **row)
+            for row in reversed(found)
+        ]
 
     async def _origin(self, run: str) -> int | None:
         """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
@@ -201,16 +179,7 @@ class PostgresIndex:
             return {}
         found = await self._fetch("select digest, body from contents where digest = any (%s)", [list(wanted)])
         stored = {each["digest"]: each["body"] for each in found}
-        for digest, attachment in wanted.items():
-            body = stored.get(digest)
-            # A text may differ from its digest, because secrets in it are replaced.
-            if body is None or (attachment.kind != "text" and hashlib.sha256(body).hexdigest() != digest):
-                what = "is not in" if body is None else "is damaged in"
-                hint = (
-                    "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
-                )
-                raise JournalError(f"The attached file {attachment} {what} the journal {self.place}.", hint=hint)
-        return stored
+        return {digest: check_content(each, stored.get(digest), self.place) for digest, each in wanted.items()}
 
 
 def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:

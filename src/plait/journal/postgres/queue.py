@@ -28,7 +28,7 @@ from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_s
 from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
 from plait.journal.queue import QueuedRun, QueueLimits
 from plait.journal.records import RunHead, RunRow
-from plait.journal.row_codec import crc_of_state
+from plait.journal.row_codec import crc_of_state, scrub_contents
 from plait.journal.schedules import Schedule, next_time
 
 _EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
@@ -124,8 +124,7 @@ class PostgresQueue(queries.PostgresIndex):
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         scrubber = redaction.scrubber(secrets)
-        texts = {each.digest for each in head.files if each.kind == "text"}
-        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
+        stored = scrub_contents(head, contents, scrubber)
         values = self._describe_queued(head, scrubber, queue, priority, at)
         values |= {"digests": list(stored), "contents": list(stored.values())}
         tries = 0

@@ -42,6 +42,7 @@ from plait.journal.row_codec import (
     crc_of_state,
     damaged_rows,
     read_time,
+    scrub_contents,
 )
 from plait.journal.schedules import next_time
 from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, RecordAndBody, StoreInfo
@@ -113,8 +114,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         after_turn: LastTurn | None = None,
     ) -> PostgresLog:
         scrubber = redaction.scrubber(secrets)
-        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
-        stored = {each.digest: scrubber(data) if each.kind == "text" else data for each, data in files}
+        stored = scrub_contents(head, contents, scrubber)
         parent = self._going.get(head.caller.run) if head.caller is not None else None
         above = parent.claim if parent is not None and not parent.has_ended else None
         taken = self._taken.pop(head.run, None)

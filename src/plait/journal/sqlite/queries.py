@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sqlite3
@@ -12,13 +11,10 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Attachment
-from plait.core.attachments import with_names
-from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.records import LastTurn, RunRow, RunTotals, SessionRow, SessionTurn
-from plait.journal.row_codec import damaged_rows, read_time
+from plait.journal.row_codec import damaged_rows, read_run, read_time, read_turn
 from plait.journal.run_query import RunQuery
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
@@ -33,6 +29,7 @@ _RUN = f"""
     head, outcome, totals,
     (SELECT json_extract(data, '$.grade') {_GRADED}),
     {_RATED}"""
+_NAMES = ("n", "id", "status", "owner", "started", "updated", "head", "outcome", "totals", "grade", "rating")
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 _CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
@@ -42,34 +39,9 @@ _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def read_content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
-    """Return the bytes of an attached file. Raises JournalError when they are missing or damaged."""
-    found = connection.execute("SELECT body FROM contents WHERE digest = ?", (attachment.digest,)).fetchone()
-    # A text may differ from its digest, because secrets in it are replaced.
-    if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
-        what = "is not in" if found is None else "is damaged in"
-        hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
-        raise JournalError(f"The attached file {attachment} {what} the journal {path}.", hint=hint)
-    return bytes(found[0])
-
-
 def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
-    """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
-    n, _, status, owned, started, updated, head, outcome, totals, grade, rating = found
-    if status == "running" and (not owned or life_of_holder(path, owned) == "dead"):
-        status = "interrupted"
-    return RunRow(
-        codec.decode_head(head),
-        status,
-        codec.decode_plain(outcome) if outcome else None,
-        codec.decode_plain(totals),
-        read_time(started),
-        read_time(updated),
-        owned,
-        codec.decode_plain(grade) if grade else None,
-        n,
-        rating or "",
-    )
+    row = dict(zip(_NAMES, found, strict=True))
+    return read_run(row, is_left=not row["owner"] or life_of_holder(path, row["owner"]) == "dead")
 
 
 def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
@@ -185,13 +157,10 @@ def list_turns(
     columns = "id, question, json_extract(head, '$.attachments'), outcome, started, updated"
     question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
     found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
-    turns: list[SessionTurn] = []
-    for i, (run, asked, stored, outcome, started, updated) in reversed(list(enumerate(found))):
-        files = codec.decode_attachments(stored)
-        asked, time = with_names(asked, files), read_time(started)
-        said = _said(outcome)
-        turns.append(SessionTurn(count - i, run, asked, said, time, attachments=files, updated=updated))
-    return turns
+    return [
+        read_turn(count - i, run, asked, codec.decode_attachments(stored), *columns)
+        for i, (run, asked, stored, *columns) in reversed(list(enumerate(found)))
+    ]
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> tuple[LastTurn, str, str]:
@@ -221,12 +190,6 @@ def _origin(connection: sqlite3.Connection, run: str) -> int | None:
             break
         number, run = found
     return number
-
-
-def _said(outcome: str | None) -> str | None:
-    """Return the answer in an outcome, as text."""
-    answer = codec.decode_plain(outcome).get("answer") if outcome else None
-    return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
 
 
 def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:

@@ -34,9 +34,11 @@ from plait.journal.row_codec import (
     BegunRun,
     Bodies,
     RowWriter,
+    check_content,
     crc_of_state,
     describe_run,
     read_time,
+    scrub_contents,
 )
 from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
@@ -137,8 +139,7 @@ class SqliteStore(SqliteSpending):
         after_turn: LastTurn | None = None,
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
-        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
-        stored = [(each.digest, scrubber(data) if each.kind == "text" else data) for each, data in files]
+        stored = scrub_contents(head, contents, scrubber)
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             self._hold_lock(owner)
@@ -148,7 +149,7 @@ class SqliteStore(SqliteSpending):
                     status = ""
                 require_turn(head, after_turn, last, status)
             log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
-            connection.executemany(_ADD_CONTENT, stored)
+            connection.executemany(_ADD_CONTENT, stored.items())
             add_rows(connection, log.make_rows(records))
             return self._watch(log)
 
@@ -260,11 +261,13 @@ class SqliteStore(SqliteSpending):
         wanted = {each.digest: each for each in attachments}
         if not wanted:
             return {}
-        return await self._read(
-            lambda connection: {
-                digest: queries.read_content(connection, each, self.path) for digest, each in wanted.items()
-            }
-        )
+
+        def read(connection: sqlite3.Connection) -> dict[str, bytes]:
+            question = f"SELECT digest, body FROM contents WHERE digest IN ({', '.join('?' * len(wanted))})"
+            return dict(connection.execute(question, list(wanted)).fetchall())
+
+        stored = await self._read(read)
+        return {digest: check_content(each, stored.get(digest), self.path) for digest, each in wanted.items()}
 
     # -- the index of all runs
 
