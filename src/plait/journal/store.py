@@ -343,6 +343,14 @@ def default_place() -> str | Path:
     return Path(named).expanduser() if named else state_folder() / "journal.db"
 
 
+def seconds_of_user(variable: str, usual: float) -> float:
+    """Return the seconds in an environment variable; the usual ones if it has none."""
+    try:
+        return max(0.0, float(os.environ.get(variable) or usual))
+    except ValueError:
+        return usual
+
+
 def is_default(place: str | os.PathLike[str] | None) -> bool:
     """Return whether a journal is the user's default one."""
     usual = default_place()

@@ -24,12 +24,13 @@ from plait.journal.owner import new_run_id
 from plait.journal.postgres import queries
 from plait.journal.postgres.begin import SUBMIT, describe
 from plait.journal.postgres.database import READ_SECONDS, WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time
 from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
 from plait.journal.queue import QueuedRun, QueueLimits
 from plait.journal.records import RunHead, RunRow
 from plait.journal.row_codec import crc_of_state, scrub_contents
 from plait.journal.schedules import Schedule, next_time
+from plait.journal.store import seconds_of_user
 
 _EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
   and e.n < r.n and e.status in ('queued', 'running', 'waiting')"""
@@ -105,7 +106,7 @@ class PostgresQueue(queries.PostgresIndex):
 
     def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
         self._database = Database(address, patience)
-        seconds = lease_seconds() if lease is None else lease
+        seconds = max(1.0, seconds_of_user("PLAIT_LEASE_SECONDS", 20.0)) if lease is None else lease
         self._leases = LeaseKeeper(self._database.conninfo, seconds, f"{self._database.schema}_cancel")
         self._clock: Callable[[], float] = self._database.now
         self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()

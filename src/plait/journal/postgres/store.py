@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from psycopg import Rollback
+
 from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
@@ -173,47 +175,34 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         records: Sequence[RecordAndBody] = (),
     ) -> PostgresLog:
         scrubber = redaction.scrubber(secrets)
-        while True:
-            found = await self._find(run)
-            is_taken = self._taken.pop(found["id"], None) is not None
-            restored = Bodies()
-            seq = 0
-            async for _ in self._iter_rows(found, restored):  # they are whole
-                seq += 1
-            if rows is not None and rows != seq:
-                hint = "Read it again, then go on with it."
-                raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
-            above = self._leases.find(found["root"]) if found["root"] is not None else None
-            self._require_claimable(found, above, force)
-            log = await self._try_claim(found, seq, above, owner, scrubber, restored, records, is_taken)
-            if log is not None:
-                return log
+        while (log := await self._try_claim(run, owner, force, scrubber, rows, records)) is None:
+            pass
+        return log
 
-    def _require_claimable(self, found: dict[str, Any], above: Claim | None, force: bool) -> None:
+    async def _try_claim(
+        self, run: str, owner: str, force: bool, scrubber: Scrubber, count: int | None, records: Sequence[RecordAndBody]
+    ) -> PostgresLog | None:
+        """Claim a run; None if it was claimed or written by another process between the look at it and the claim."""
+        found = await self._find(run)
+        is_taken = self._taken.pop(found["id"], None) is not None
+        restored = Bodies()
+        seq = 0
+        async for _ in self._iter_rows(found, restored):  # they are whole
+            seq += 1
+        if count is not None and count != seq:
+            hint = "Read it again, then go on with it."
+            raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
         row, going = queries.read_run(found), self._going.get(found["id"])
         if going is None and row.owner == owner_of_this_process():
             going = self._of_process.get((found["id"], found["claim"]))
         is_going = going is not None and not going.has_ended and not going.claim.is_lost
+        above = self._leases.find(found["root"]) if found["root"] is not None else None
         if found["root"] is not None and above is None:
+            parent = row.head.caller and row.head.caller.run
             hint = "Resume the run at the top, which continues with its child runs."
-            raise JournalError(
-                f"Run {found['id']} is a child of run {row.head.caller and row.head.caller.run}.", hint=hint
-            )
+            raise JournalError(f"Run {found['id']} is a child of run {parent}.", hint=hint)
         is_free = above is not None or found["is_over"]  # the claim number keeps everybody else out
         require_claimable(row, "dead" if is_free and not is_going else life_of_holder(row.owner), is_going, force)
-
-    async def _try_claim(
-        self,
-        found: dict[str, Any],
-        seq: int,
-        above: Claim | None,
-        owner: str,
-        scrubber: Scrubber,
-        restored: Bodies,
-        records: Sequence[RecordAndBody],
-        is_taken: bool,
-    ) -> PostgresLog | None:
-        """Claim a run of which `seq` rows were read; None if it was claimed or written since."""
         n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
         number = above.number if above else found["claim"] + 1
         rows = RowWriter(scrubber, self._clock, begun, seq, restored.last)
@@ -235,8 +224,8 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                 # Two statements: the second one sees what was written by whoever held the lock before.
                 root = (above.root, above.number) if above else (n, found["claim"])
                 if await (await connection.execute(fence, root)).fetchone() is not None:
-                    count = await connection.execute("select count(*) from events where run = %s", (n,))
-                    if await count.fetchone() == (seq,):
+                    counted = await connection.execute("select count(*) from events where run = %s", (n,))
+                    if await counted.fetchone() == (seq,):
                         await connection.execute(f"{_CLAIM}{hold} where n = %(n)s", values)
                         await connection.execute(INSERT_ROWS.format(run="%(run)s", source="(select 1) s"), values)
                         return True
@@ -328,29 +317,25 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                 for each, head in zip(runs, heads, strict=True):
                     question = "select started, updated from runs where id = %s"
                     found = await (await connection.execute(question, (head.run,))).fetchone()
-                    if found is None:
-                        await self._add(connection, each, head)
-                    elif found != (each.started, each.updated):
-                        raise _Differs
-            return True
-
-        try:
-            return await self._database.do(work, seconds=3600)
-        except _Differs:
+                    if found == (each.started, each.updated):
+                        continue
+                    if found is not None:
+                        raise Rollback
+                    begun, values = describe(head, redaction.scrubber(()))
+                    rows = RowWriter(redaction.scrubber(()), iter([at for at, *_ in each.rows]).__next__, begun.crc)
+                    made = rows.make_rows((codec.decode_record(data), body) for _, data, body in each.rows)
+                    made_ending = rows.make_ending(each.status, each.outcome, each.totals)
+                    values |= columns_of(made)
+                    values |= {"started": each.started, "owner": "", "lease": 0, "root": None, "claim": 1}
+                    values |= {"digests": list(each.contents), "contents": list(each.contents.values())}
+                    values["state"] = made_ending[-1]
+                    (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
+                    ending = describe_ending(begun.question, each.status, each.totals, *made_ending, each.updated)
+                    await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+                return True
             return False
 
-    async def _add(self, connection: Connection, carried: CarriedRun, head: RunHead) -> None:
-        begun, values = describe(head, redaction.scrubber(()))
-        times = iter([at for at, *_ in carried.rows])
-        rows = RowWriter(redaction.scrubber(()), lambda: next(times), begun.crc)
-        made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
-        made_ending = rows.make_ending(carried.status, carried.outcome, carried.totals)
-        values |= columns_of(made) | {"started": carried.started, "owner": "", "lease": 0, "root": None, "claim": 1}
-        contents = carried.contents
-        values |= {"digests": list(contents), "contents": list(contents.values()), "state": made_ending[-1]}
-        (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
-        ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
-        await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+        return await self._database.do(work, seconds=3600)
 
     # -- what is kept about runs
 
@@ -414,7 +399,3 @@ class PostgresStore(PostgresQueue, PostgresSpending):
             return int(count)
 
         return await self._database.do(work)
-
-
-class _Differs(Exception):
-    """Another run has the id of one that is carried over."""

@@ -225,11 +225,3 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return application, version
-
-
-def busy_seconds_of_user() -> float:
-    """Return how long to wait for a locked journal: PLAIT_BUSY_SECONDS, or 10."""
-    try:
-        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
-    except ValueError:
-        return 10.0

@@ -63,6 +63,7 @@ from plait.journal.store import (
     NoJournal,
     RecordAndBody,
     StoreInfo,
+    seconds_of_user,
 )
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class SqliteStore(SqliteSpending):
         self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.path = Path(path).expanduser()
-        self.busy_seconds = busy_seconds if busy_seconds is not None else connections.busy_seconds_of_user()
+        self.busy_seconds = seconds_of_user("PLAIT_BUSY_SECONDS", 10.0) if busy_seconds is None else busy_seconds
         self._is_memory = self.path == connections.MEMORY
         self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
         self._clock = clock
