@@ -44,14 +44,7 @@ from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
 from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder
 from plait.journal.sqlite.log import SqliteLog
-from plait.journal.sqlite.rows import (
-    END,
-    add_rows,
-    check_run,
-    find_damage,
-    iter_rows,
-    read_new_rows,
-)
+from plait.journal.sqlite.rows import END, add_rows, check_run, iter_rows
 from plait.journal.sqlite.spending import SqliteSpending
 from plait.journal.sqlite.writer import Writer
 from plait.journal.store import (
@@ -146,7 +139,10 @@ class SqliteStore(SqliteSpending):
             self._hold_lock(owner)
             if after_turn is not None:
                 last, status, holder = queries.last_turn(connection, head.session)
-                if status != "running" or not self._may_go_on(last.run, holder):
+                going = _going.get((self._where, last.run))
+                # A run that this process was performing may have been left behind.
+                is_left = holder == owner_of_this_process() and (going is None or going.has_ended)
+                if status != "running" or is_left or life_of_holder(self._file, holder) == "dead":
                     status = ""
                 require_turn(head, after_turn, last, status)
             log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
@@ -155,12 +151,6 @@ class SqliteStore(SqliteSpending):
             return self._watch(log)
 
         return await writer.transact(work, is_short=not records and not stored)
-
-    def _may_go_on(self, run: str, owner: str) -> bool:
-        """Return whether a process performs a run of which it is the owner: this one may have left it behind."""
-        going = _going.get((self._where, run))
-        is_left = owner == owner_of_this_process() and (going is None or going.has_ended)
-        return not is_left and life_of_holder(self._file, owner) != "dead"
 
     def _insert_run(
         self,
@@ -225,7 +215,9 @@ class SqliteStore(SqliteSpending):
         def read(connection: sqlite3.Connection) -> list[Row]:
             n, _ = queries.find_run(connection, run, self.path)
             if not bodies:
-                return read_new_rows(connection, n, after, until)
+                query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+                new = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
+                return [Row(seq, read_time(at), codec.decode_record(data)) for seq, at, data in new]
             found = iter_rows(connection, n, self.path, Bodies(KEEP_AT_MOST))
             return [row for row in found if row.seq > after and (until is None or row.seq <= until)]
 
@@ -388,8 +380,19 @@ class SqliteStore(SqliteSpending):
         return None if life == "elsewhere" else life == "dead"
 
     async def check(self) -> list[str]:
+        def read(connection: sqlite3.Connection) -> list[str]:
+            found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
+            wrong = [f"The file {self.path} is damaged: {line}." for line in found]
+            for (n,) in connection.execute("SELECT n FROM runs ORDER BY n").fetchall():
+                try:
+                    for _ in iter_rows(connection, n, self.path, Bodies()):
+                        pass
+                except JournalError as why:
+                    wrong.append(why.message)
+            return wrong
+
         try:
-            return await self._read(lambda connection: find_damage(connection, self.path))
+            return await self._read(read)
         except UnknownRun:
             raise
         except JournalError as why:
