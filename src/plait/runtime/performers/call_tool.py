@@ -34,6 +34,7 @@ from plait.runtime.guard import Entry, Suspend, make_open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
+from plait.runtime.spent import Spent
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
 from plait.tools.call_context import offer_services
@@ -213,7 +214,7 @@ class CallTool(BasePerformer):
         engine, tool, bound = self.engine, entry.tool, entry.bound
         assert tool is not None and bound is not None
         if entry.key not in self._begun:
-            engine.tally.count_tool_call()
+            engine.tally.own += Spent(tool_calls=1)
         if tool.person:
             made = await self._ask_user(entry)
             self._unreported.add(entry.key)
