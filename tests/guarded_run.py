@@ -17,7 +17,7 @@ from plait.runtime.chain import Admitted, Chain
 from plait.runtime.guard import Entry, Finish, Guard, Question
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.check import Check
-from plait.runtime.performers.finish import END
+from plait.runtime.performers.check import END
 from plait.runtime.run_journal import NOTHING, EntryWork, RunJournal
 
 RUN = "run"
