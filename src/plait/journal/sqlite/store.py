@@ -12,35 +12,30 @@ import os
 import re
 import sqlite3
 import threading
-import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
-from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Row, RunHead
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     BegunRun,
     Bodies,
     RowWriter,
-    check_content,
     crc_of_state,
     describe_run,
     read_time,
     scrub_contents,
 )
-from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
 from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder
 from plait.journal.sqlite.log import SqliteLog
@@ -52,11 +47,9 @@ from plait.journal.store import (
     ENDED,
     KEEP_REQUESTS,
     CarriedRun,
-    KeptRecord,
     NoJournal,
     RecordAndBody,
     StoreInfo,
-    seconds_of_user,
 )
 
 T = TypeVar("T")
@@ -89,18 +82,7 @@ class SqliteStore(SqliteSpending):
     """
 
     _shared: ClassVar[dict[Path, SqliteStore]] = {}
-
-    def __init__(
-        self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
-        self.path = Path(path).expanduser()
-        self.busy_seconds = seconds_of_user("PLAIT_BUSY_SECONDS", 10.0) if busy_seconds is None else busy_seconds
-        self._is_memory = self.path == connections.MEMORY
-        self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
-        self._clock = clock
-        self._writer: Writer | None = None
-        self._lock = threading.Lock()
-        self._owner_lock: OwnerLock | None = None
+    _owner_lock: OwnerLock | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> SqliteStore:
@@ -109,10 +91,6 @@ class SqliteStore(SqliteSpending):
         if wanted != connections.MEMORY:
             wanted = wanted.absolute()
         return cls._shared.setdefault(wanted, cls(wanted))
-
-    @property
-    def place(self) -> str:
-        return str(self.path)
 
     async def close(self) -> None:
         with self._lock:
@@ -250,39 +228,7 @@ class SqliteStore(SqliteSpending):
         finally:
             await asyncio.to_thread(take, 0)
 
-    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
-        wanted = {each.digest: each for each in attachments}
-        if not wanted:
-            return {}
-
-        def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            question = f"SELECT digest, body FROM contents WHERE digest IN ({', '.join('?' * len(wanted))})"
-            return dict(connection.execute(question, list(wanted)).fetchall())
-
-        stored = await self._read(read)
-        return {digest: check_content(each, stored.get(digest), self.path) for digest, each in wanted.items()}
-
     # -- the index of all runs
-
-    async def find_run(self, prefix: str) -> RunRow:
-        return (await self._read(lambda connection: queries.find_run(connection, prefix, self.path)))[1]
-
-    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
-        return await self._read(lambda connection: queries.list_runs(connection, self.path, query))
-
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
-        return await self._list(lambda connection: queries.list_totals(connection, self.path, query))
-
-    async def list_values(self) -> dict[str, list[str]]:
-        return await self._read(queries.list_values)
-
-    async def list_turns(
-        self, session: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[SessionTurn]:
-        return await self._list(lambda connection: queries.list_turns(connection, session, before, limit))
-
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        return await self._list(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
         await self._read(lambda connection: None)
@@ -358,10 +304,6 @@ class SqliteStore(SqliteSpending):
         otherwise = f"ON CONFLICT (kind, key) DO {f'UPDATE SET {changes}' if replace else 'NOTHING'}"
         await self._open_writer().transact(lambda connection: connection.execute(f"INSERT {_KEEP} {otherwise}", values))
 
-    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
-        wanted = None if keys is None else list(keys)
-        return await self._list(lambda connection: queries.list_kept(connection, kind, wanted))
-
     async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
         wanted = list(keys)
 
@@ -424,41 +366,16 @@ class SqliteStore(SqliteSpending):
     # -- inside
 
     @property
+    def _where(self) -> str:
+        return f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
+
+    @property
     def _file(self) -> Path | None:
         return None if self._is_memory else self.path
 
     def _restored(self, connection: sqlite3.Connection) -> float:
         found = connection.execute("SELECT CAST(value AS REAL) FROM marks WHERE name = 'restored'").fetchone()
         return read_time(found[0]) if found is not None else 0.0
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        if not self._is_memory:
-            with connections.reading(self.path) as connection:
-                yield connection
-            return
-        writer = self._open_writer()
-        with writer.in_sqlite:
-            try:
-                yield writer.connection()
-            except sqlite3.Error as error:
-                raise faults.translate(error, self.path) from None
-
-    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in a thread. Every error is raised as a `JournalError`."""
-
-        def work() -> T:
-            with self._reading() as connection:
-                return read(connection)
-
-        return await asyncio.to_thread(work)
-
-    async def _list(self, read: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
-        """Read in a thread; nothing if there is no journal yet."""
-        try:
-            return await self._read(read)
-        except NoJournal:
-            return []
 
     def _hold_lock(self, owner: str) -> None:
         """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""
@@ -468,13 +385,3 @@ class SqliteStore(SqliteSpending):
     def _watch(self, log: SqliteLog) -> SqliteLog:
         _going[self._where, log.run] = log
         return log
-
-    def _open_writer(self) -> Writer:
-        """Return the process's writer of the file at the path (and not of a deleted one)."""
-        found = self._writer
-        if found is not None and found.pid == os.getpid() and (found.is_current() or not found.idle):
-            return found
-        with self._lock:
-            # One of a file that is gone is let be: its runs may still write to it.
-            self._writer = Writer(self.path, self.busy_seconds)
-            return self._writer
