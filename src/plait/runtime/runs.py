@@ -15,14 +15,7 @@ from msgspec import Struct
 from plait.background import cancel_again
 from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
-from plait.core.errors import (
-    BadAnswer,
-    ConfigError,
-    JournalError,
-    PlaitError,
-    RecordChanged,
-    ReplayDiffers,
-)
+from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process

@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from plait.journal.records import Row
-from plait.journal.row_codec import (
-    Bodies,
-    RowReader,
-    crc_of_begun,
-    crc_of_state,
-    damaged_rows,
-)
+from plait.journal.row_codec import Bodies, RowReader, crc_of_begun, crc_of_state, damaged_rows
 from plait.journal.sqlite import connections, faults, schema
 
 EventRow: TypeAlias = tuple[

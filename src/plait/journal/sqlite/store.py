@@ -42,15 +42,7 @@ from plait.journal.sqlite.log import SqliteLog
 from plait.journal.sqlite.rows import END, add_rows, check_run, iter_rows
 from plait.journal.sqlite.spending import SqliteSpending
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import (
-    ACTIVE,
-    ENDED,
-    KEEP_REQUESTS,
-    CarriedRun,
-    NoJournal,
-    RecordAndBody,
-    StoreInfo,
-)
+from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, NoJournal, RecordAndBody, StoreInfo
 
 T = TypeVar("T")
 
