@@ -272,52 +272,8 @@ async def perform(
     """Perform an opened run to its end, in a task of its own. `on_end` gets the engine, when it has ended.
     Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised."""
     listener = Listener(on_event) if on_event is not None else None
-
-    async def work() -> Run[Any]:
-        spec = run_spec
-        if listener is not None:
-            listener(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
-            if spec.past.lost and resumed:
-                text = (
-                    f"{spec.past.lost} Plait does not repeat calls that may have been made: all calls of tools with "
-                    "effects need approval. If nothing was done since, --on-interrupted-call repeat makes them all."
-                )
-                listener(ev.Noted(0, "journal", text))
-        if store is not None and spec.session:
-            calls: list[CallInDoubt] | JournalError = []
-            try:
-                calls = await read_session_calls(store, spec.session, head.run)
-            except asyncio.CancelledError as why:  # the engine records the end, with its reason
-                cancel_again(why)
-            spec = replace(spec, past=replace(spec.past, session_calls=calls))
-        with spec.tracer.run(head, spec.phases, log.scrub, resumed=resumed) as span:
-            guards = partial(make_guards, is_child=head.caller is not None)
-            engine = Engine(spec, log, guards, on_event=listener, span=span, store=store, head=head)
-            outcome = await engine.run()
-            span.record_outcome(outcome, engine.steps)
-        if on_end is not None:
-            on_end(engine)
-
-        if store is None:
-            rows, read_children = cast(MemoryLog, log).read_rows, engine.children.copy
-        else:
-            rows, read_children = _make_readers(store, head.run)
-        run = run_of(
-            head,
-            outcome,
-            engine.totals(),
-            models={phase: spec.phases.spec(phase) for phase in spec.loop.phases},
-            rows=rows,
-            read_children=read_children,
-            loop_object=spec.loop,
-            output_type=spec.output,
-            taint=spec.agent.taint,
-        )
-        if listener is not None:
-            listener(ev.Ended(outcome, run))
-        return run
-
-    task = asyncio.get_running_loop().create_task(work(), name=f"plait run {head.run}")
+    work = _perform(run_spec, head, log, store, listener, resumed, on_end)
+    task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
     loop = asyncio.get_running_loop()
@@ -352,3 +308,55 @@ async def cancel_run(store: Store, run: str, reason: str) -> None:
         return
     log = await store.claim(row.head.run, owner_of_this_process())
     await log.end(Cancelled.status, msgspec.to_builtins(Cancelled(reason)), row.totals)
+
+
+async def _perform(
+    run_spec: RunSpec,
+    head: RunHead,
+    log: RunLog,
+    store: Store | None,
+    on_event: Emit | None,
+    resumed: bool,
+    on_end: Callable[[Engine], None] | None,
+) -> Run[Any]:
+    if on_event is not None:
+        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
+        if run_spec.past.lost and resumed:
+            text = (
+                f"{run_spec.past.lost} Plait does not repeat calls that may have been made: all calls of tools with "
+                "effects need approval. If nothing was done since, --on-interrupted-call repeat makes them all."
+            )
+            on_event(ev.Noted(0, "journal", text))
+    if store is not None and run_spec.session:
+        calls: list[CallInDoubt] | JournalError = []
+        try:
+            calls = await read_session_calls(store, run_spec.session, head.run)
+        except asyncio.CancelledError as why:  # the engine records the end, with its reason
+            cancel_again(why)
+        run_spec = replace(run_spec, past=replace(run_spec.past, session_calls=calls))
+    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
+        guards = partial(make_guards, is_child=head.caller is not None)
+        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, store=store, head=head)
+        outcome = await engine.run()
+        span.record_outcome(outcome, engine.steps)
+    if on_end is not None:
+        on_end(engine)
+
+    if store is None:
+        rows, read_children = cast(MemoryLog, log).read_rows, engine.children.copy
+    else:
+        rows, read_children = _make_readers(store, head.run)
+    run = run_of(
+        head,
+        outcome,
+        engine.totals(),
+        models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
+        rows=rows,
+        read_children=read_children,
+        loop_object=run_spec.loop,
+        output_type=run_spec.output,
+        taint=run_spec.agent.taint,
+    )
+    if on_event is not None:
+        on_event(ev.Ended(outcome, run))
+    return run
