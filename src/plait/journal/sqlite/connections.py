@@ -57,13 +57,9 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     except OSError as error:
         raise faults.from_os(error, path) from None
     protect_journal(path)
+    address = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=0,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=32,
+        address, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=32
     )
     try:
         prepare(connection, path)

@@ -174,7 +174,7 @@ class Writer:
                 return DONE
             if not _is_locked(error):
                 if ending is not None:
-                    log.reopen()
+                    log.has_ended = False
                 raise faults.translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(Item(log, ending, future, time.monotonic() + self.busy_seconds))
@@ -379,7 +379,7 @@ class Writer:
     def _fail(self, waiting: Iterable[Item | Transaction], error: BaseException) -> None:
         for each in waiting:
             if isinstance(each, Item) and each.ending is not None:
-                each.log.reopen()
+                each.log.has_ended = False
             self._settle(each.future, None, error)
 
     def _do(self, asked: Transaction) -> bool:
