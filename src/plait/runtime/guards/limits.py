@@ -101,8 +101,22 @@ class LimitGuard(Guard):
         """Reserve what the effect may use. Return an attempt with a shorter reply if the limits have no room for the
         one that is wanted. Raises `LimitNear`, `LimitReached`."""
         match entry.effect:
-            case Think():
-                self._admit_think(entry)
+            case Think() as think:
+                # One that is started beside others, or that a tool makes, never gets the reserve.
+                if self._has_usd and not entry.by_tool:  # a tool may ask any model: its attempts say which
+                    _require_price(self._model_of(think.phase))
+                if (near := self.near) is not None:
+                    if entry.by_tool or entry.started:
+                        raise LimitNear(near.limit, near.detail)
+                    if self._concluding is not None:
+                        raise LimitReached(near.limit, near.detail)
+                else:
+                    most = self.limits.steps
+                    if most is not None and entry.step > most and not (think.repair or entry.by_tool):
+                        raise LimitNear("steps", f"the limit of {most} step{'s' * (most != 1)} is reached")
+                    for distance, guard in enumerate(self._line):
+                        guard._leave_room(distance, self)
+                self._hold_think(entry)
             case Attempt():
                 return self._admit_attempt(entry)
             case Call() | Execute() | Continue():
@@ -113,11 +127,11 @@ class LimitGuard(Guard):
                 child: StartChild = entry.effect
                 if child.run not in self.tally.children:  # else it began in an earlier process
                     for distance, guard in enumerate(self._line):
-                        depth, most = guard.limits.depth, guard.limits.children
+                        depth, children = guard.limits.depth, guard.limits.children
                         if distance + 1 > depth:
                             raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
-                        if guard._find_use()[0].runs > most:
-                            raise LimitNear("children", f"the run has its {most} child runs")
+                        if guard._find_use()[0].runs > children:
+                            raise LimitNear("children", f"the run has its {children} child runs")
                 self._hold(_Held(entry, self))
         return entry.effect
 
@@ -173,24 +187,6 @@ class LimitGuard(Guard):
         return spent + Spent(runs, requests) if runs or requests else spent, tokens, usd
 
     # -- model calls
-
-    def _admit_think(self, entry: Entry) -> None:
-        """Let a model call begin. One that is started beside others, or that a tool makes, never gets the reserve."""
-        think: Think = entry.effect
-        if self._has_usd and not entry.by_tool:  # a tool may ask any model: its attempts say which
-            _require_price(self._model_of(think.phase))
-        if (near := self.near) is not None:
-            if entry.by_tool or entry.started:
-                raise LimitNear(near.limit, near.detail)
-            if self._concluding is not None:
-                raise LimitReached(near.limit, near.detail)
-        else:
-            most = self.limits.steps
-            if most is not None and entry.step > most and not (think.repair or entry.by_tool):
-                raise LimitNear("steps", f"the limit of {most} step{'s' * (most != 1)} is reached")
-            for distance, guard in enumerate(self._line):
-                guard._leave_room(distance, self)
-        self._hold_think(entry)
 
     def _hold_think(self, entry: Entry) -> None:
         is_last = self.near is not None and not (entry.started or entry.by_tool)

@@ -130,7 +130,14 @@ class CallTool(BasePerformer):
         asked = read_call(found.asked)
         if asked != entry.asked and not self.engine.journal.is_same(entry.asked, asked):
             raise differs(entry.key, entry.step, line_of(asked), line_of(entry.asked))
-        made = self.read_recorded(entry, found)
+        made = MadeCall(asked) if found.made is UNSET else found.made
+        entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
+        entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
+        if found.value is not UNSET and found.made is UNSET and found.value.trouble == "refused":
+            # Its row has the loop's words alone; the guards saw it bound.
+            bound = self.engine.binder.bind(entry.asked)
+            if not bound.error:
+                entry.bound, entry.effect = bound, bound.call
         self._continued.add(entry.key)
         self._begun.add(entry.key)
         tool = entry.tool
@@ -140,19 +147,6 @@ class CallTool(BasePerformer):
             with suppress(BadInput) if is_in_doubt else nullcontext():
                 entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
                 entry.effect = bound.call
-
-    def read_recorded(self, entry: Entry, found: FoundEntry) -> MadeCall:
-        """Set the fields of an entry to what is on record of the call."""
-        asked = read_call(found.asked)
-        made = MadeCall(asked) if found.made is UNSET else found.made
-        entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
-        entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
-        if found.value is not UNSET and found.made is UNSET and found.value.trouble == "refused":
-            # Its row has the loop's words alone; the guards saw it bound.
-            bound = self.engine.binder.bind(entry.asked)
-            if not bound.error:
-                entry.bound, entry.effect = bound, bound.call
-        return made
 
     async def describe_unknown(self, calls: Sequence[Call]) -> None:
         """Find out what to say about calls of unknown tools, in a thread: tools are searched for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
@@ -56,18 +57,9 @@ class CallTools(BasePerformer):
         tools = engine.run_spec.tools
         if tools.near is not None:
             await self._tool.describe_unknown(calls)
+        make = partial(Entry, fixed=effect.fixed, started=started, beside=beside)
         entries = [
-            Entry(
-                engine.run_id,
-                f"{key}.{i}",
-                engine.steps,
-                call,
-                call,
-                tools.get(call.tool),
-                fixed=effect.fixed,
-                started=started,
-                beside=beside,
-            )
+            make(engine.run_id, f"{key}.{i}", engine.steps, call, call, tools.get(call.tool))
             for i, call in enumerate(calls)
         ]
         if len(entries) == 1:
