@@ -96,13 +96,13 @@ class Walked:
 
     def send(self, attempt: Entry) -> None:
         attempt.begun = True
-        self.tally.count_attempt()
+        self.tally.own += Spent(requests=1)
 
     async def fail(self, attempt: Entry, usage: Usage | None = None) -> None:
         """Let an attempt be sent, and fail."""
         self.send(attempt)
         if usage is not None:
-            self.tally.count_lost(usage, self.model.rate.cost(usage))
+            self.tally.own += Spent(usage=usage, cost_usd=self.model.rate.cost(usage))
         await self.guard.after(attempt, ResponseRecord(500, 0.1, "ServerFailed: out"), True)
 
     async def reply(self, think: Entry, attempt: Entry | None, tokens: tuple[int, int] = (100, 20)) -> None:
@@ -111,10 +111,10 @@ class Walked:
             self.send(attempt)
             await self.guard.after(attempt, ResponseRecord(200, 1.0), True)
         else:
-            self.tally.count_attempt()
+            self.tally.own += Spent(requests=1)
         usage = Usage(*tokens)
         reply = Reply("so", usage=usage, cost=self.model.rate.cost(usage), seconds=1.0)
-        self.tally.count_reply(reply)
+        self.tally.own += Spent(calls=1, usage=reply.usage, cost_usd=reply.cost)
         await self.guard.after(think, reply, True)
 
     async def ask(self, tokens: tuple[int, int] = (100, 20), **how: Any) -> int | None:
@@ -304,7 +304,7 @@ async def test_an_attempt_whose_request_another_call_took_meanwhile_is_not_sent(
     think = await run.think()  # a hook looks at its request
     tool = await run.think(by_tool=True)
     await run.reply(tool, None)
-    run.tally.count_attempt()
+    run.tally.own += Spent(requests=1)
     assert await near_of(run.attempt(think)) == ("calls", "one of 3 model calls is left")
 
 
@@ -351,7 +351,7 @@ async def test_a_limit_in_usd_needs_a_price_here_and_in_the_runs_above() -> None
 async def test_a_cost_that_is_not_known_leaves_no_room() -> None:
     run = Walked(Limits(usd=1.0))
     await run.ask()
-    run.tally.count_lost(Usage(1, 1), None)
+    run.tally.own += Spent(usage=Usage(1, 1), cost_usd=None)
     why = "a limit in USD is set, but the price of this model is not known"
     assert await near_of(run.think()) == ("usd", why)
 
@@ -514,7 +514,7 @@ async def test_a_child_never_takes_the_last_call_of_a_run_above() -> None:
     child = Walked(Limits(), above=above, run="child")
     await near_of(child.think())
     think = await child.think()
-    above.tally.count_attempt()
+    above.tally.own += Spent(requests=1)
     why = "the run whose tool this is has no model call left for it: one of 3 model calls is left"
     assert await reached_of(child.attempt(think)) == ("calls", why)
 
@@ -669,7 +669,7 @@ async def test_a_run_over_its_limit_says_by_how_much(outcome: Outcome, stopped: 
     run = Walked(Limits(tokens=1000))
     finish = run.entry(Finish(), "")
     assert await run.guard.after(finish, outcome, True) is outcome
-    run.tally.count_lost(Usage(1000, 234, estimated=True), 0.0)
+    run.tally.own += Spent(usage=Usage(1000, 234, estimated=True), cost_usd=0.0)
     words = "The run used about 1,234 tokens, 234 more than its limit of 1,000."
     found = await run.guard.after(finish, outcome, True)
     if isinstance(stopped, Stopped):
@@ -682,7 +682,7 @@ async def test_child_runs_count_in_the_excess() -> None:
     run.tally.children["a"] = Spent(1, 1, 1, Usage(10, 10), 0.0015)
     found = await run.guard.after(run.entry(Finish(), ""), Answered("42"), True)
     assert found == Stopped("usd", "The run cost 0.00150 USD, 0.00050 more than its limit of 0.00100.", "42")
-    run.tally.count_lost(Usage(1, 1), None)
+    run.tally.own += Spent(usage=Usage(1, 1), cost_usd=None)
     assert (await run.guard.after(run.entry(Finish(), ""), Answered("42"), True)) == Answered("42")
 
 
@@ -695,25 +695,25 @@ def test_a_tally_begins_with_the_record_and_sums_its_tree() -> None:
     child = Tally()
     tally.children["b"] = child
     for each in (tally, child):
-        each.count_attempt()
-        each.count_attempt()
-        each.count_lost(Usage(1, 0), 0.001)
-        each.count_reply(Reply("so", usage=Usage(10, 1), cost=0.1))
-        each.count_tool_call()
+        each.own += Spent(requests=1)
+        each.own += Spent(requests=1)
+        each.own += Spent(usage=Usage(1, 0), cost_usd=0.001)
+        each.own += Spent(calls=1, usage=Usage(10, 1), cost_usd=0.1)
+        each.own += Spent(tool_calls=1)
     assert tally.tree_total == Spent(4, 12, 8, Usage(172, 17), 0.952, 13)
     own = tally.json()
     assert list(own)[:4] == ["calls", "requests", "tool_calls", "input_tokens"] and list(own)[-1] == "cost_usd"
     assert (own["calls"], own["requests"], own["input_tokens"], own["cost_usd"]) == (3, 5, 111, 0.601)
     assert spent_in(own) == Spent(1, 5, 3, Usage(111, 11), 0.601, 5)
     assert spent_in({**own, "tree": tally.tree_total.json()}) == tally.tree_total
-    child.count_lost(Usage(), None)
+    child.own += Spent(usage=Usage(), cost_usd=None)
     assert tally.own.cost_usd == 0.601 and tally.tree_total.cost_usd is None
 
 
 def test_costs_add_up_exactly() -> None:
     tally = Tally()
     for _ in range(1000):
-        tally.count_lost(Usage(), 0.1)
+        tally.own += Spent(usage=Usage(), cost_usd=0.1)
     assert tally.own.cost_usd == 100.0
 
 

@@ -266,7 +266,7 @@ async def test_a_worker_leaves_what_it_could_not_begin_to_others(address: str) -
     run = await make_agent(address).asubmit(["q", letter])
 
     async def change(statement: str) -> None:
-        await store._execute(statement, ())
+        await store._database.execute(statement, ())
 
     async def tried() -> bool:
         return any("letter.txt" in each.reason for each in await store.list_queue())
@@ -419,7 +419,7 @@ def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:
 async def test_a_worker_outlives_a_server_that_cut_its_connections(address: str, store: PostgresStore) -> None:
     await ids(store)
     cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'plait' and pid <> "
-    await PostgresStore(address)._execute(f"{cut} pg_backend_pid()", ())
+    await PostgresStore(address)._database.execute(f"{cut} pg_backend_pid()", ())
     assert await ids(store) == []
 
 

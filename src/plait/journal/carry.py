@@ -28,10 +28,6 @@ async def pack(store: Store, run: str) -> CarriedRun:
     return CarriedRun(head, row.status, row.outcome, row.totals, row.started, row.updated, carried, contents)
 
 
-KINDS = ("result", "comparison", "rating")
-"""What is kept about runs."""
-
-
 async def copy(source: Store, target: Store) -> tuple[int, list[str], list[str]]:
     """Copy the ended runs of a store with their child runs, ratings and comparisons into another.
 
@@ -59,7 +55,7 @@ async def copy(source: Store, target: Store) -> tuple[int, list[str], list[str]]
             count += len(family)
         else:
             wrong.append(f"Another run {top}, or a child of it, is in {target.place}: it was not copied.")
-    for kind in KINDS:
+    for kind in ("result", "comparison", "rating"):
         for each in await source.list_kept(kind):
             await target.keep(kind, each.key, each.run, each.data, replace=False)
     return count, left, wrong

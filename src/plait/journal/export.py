@@ -52,7 +52,13 @@ def export(
 def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = MappingProxyType({})) -> Iterator[str]:
     """Yield the same dicts as lines of JSON, without line ends; of an ended run then a line with their digest."""
     whole = hashlib.sha256()
-    for line in _lines(run, rows, contents):
+    for each in export(run, rows, contents):
+        try:
+            text = json.dumps(each, ensure_ascii=False)
+            text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair can only be written escaped
+            text = json.dumps(each)
+        line = escape_hidden(text)
         whole.update(f"{line}\n".encode())
         yield line
     if run.status in ENDED:
@@ -71,16 +77,6 @@ def read_digest(lines: Sequence[str]) -> tuple[str, str]:
     if found != said:
         raise JournalError(f"It was changed: its digest is {found}, and its last line says {said}.")
     return run, said
-
-
-def _lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes]) -> Iterator[str]:
-    for each in export(run, rows, contents):
-        try:
-            text = json.dumps(each, ensure_ascii=False)
-            text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair can only be written escaped
-            text = json.dumps(each)
-        yield escape_hidden(text)
 
 
 def _iso(seconds: float) -> str:

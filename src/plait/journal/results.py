@@ -18,7 +18,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
-from plait.journal.store import KeptRecord, NoJournal, Store
+from plait.journal.store import KeptRecord, Store, find_runs
 
 T = TypeVar("T")
 
@@ -62,11 +62,8 @@ class Results:
         """Return the runs with these labels, newest first."""
         found: dict[str, list[RunRow]] = {}
         wanted = tuple(labels)
-        try:
-            for row in await self.store.list_runs(RunQuery(labels=wanted, children=True)) if wanted else ():
-                found.setdefault(row.head.label, []).append(row)
-        except NoJournal:
-            pass
+        for row in await find_runs(self.store, RunQuery(labels=wanted, children=True)) if wanted else ():
+            found.setdefault(row.head.label, []).append(row)
         return found
 
     async def read(self, cells: Iterable[str]) -> dict[str, bytes]:

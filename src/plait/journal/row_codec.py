@@ -5,14 +5,17 @@ none is missing. The database answers for what it has confirmed: no row tells wh
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from plait.core import Attachment
+from plait.core.attachments import with_names
 from plait.core.errors import JournalError
 from plait.core.secrets import Scrubber
 from plait.journal import bodies, codec
-from plait.journal.records import Record, Row, RunHead
+from plait.journal.records import Record, Row, RunHead, RunRow, SessionTurn
 
 RowColumns: TypeAlias = tuple[int, float, str, str, int | None, int | None, int | None, int | None, bytes | None, int]
 """seq, at, kind, data, base, head, tail, packed, body, crc."""
@@ -32,6 +35,49 @@ def damaged_rows(place: object, run: str, rows: str) -> JournalError:
     """Return the error for rows of a run that were changed or damaged."""
     hint = "It can't be resumed or replayed; other runs can. `plait journal check` names all damaged ones."
     return JournalError(f"The journal {place} is damaged: of run {run}, {rows}.", hint=hint)
+
+
+def read_run(row: Mapping[str, Any], *, is_left: bool) -> RunRow:
+    """Return a run as listed, of its stored columns. One that is running is "interrupted" if its process left it."""
+    status, outcome, grade = row["status"], row["outcome"], row["grade"]
+    return RunRow(
+        codec.decode_head(row["head"]),
+        "interrupted" if status == "running" and is_left else status,
+        codec.decode_plain(outcome) if outcome else None,
+        codec.decode_plain(row["totals"]),
+        read_time(row["started"]),
+        read_time(row["updated"]),
+        row["owner"],
+        codec.decode_plain(grade) if grade else None,
+        row["n"],
+        row["rating"] or "",
+    )
+
+
+def read_turn(
+    number: int, run: str, question: str, files: tuple[Attachment, ...], outcome: str | None, started: Any, updated: Any
+) -> SessionTurn:
+    """Return a turn of a conversation, of its stored columns."""
+    answer = codec.decode_plain(outcome).get("answer") if outcome else None
+    said = answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
+    asked = with_names(question, files)
+    return SessionTurn(number, run, asked, said, read_time(started), attachments=files, updated=updated)
+
+
+def check_content(attachment: Attachment, body: bytes | None, place: object) -> bytes:
+    """Return the stored bytes of an attached file. Raises `JournalError` when they are missing or damaged."""
+    # A text may differ from its digest, because secrets in it are replaced.
+    if body is None or (attachment.kind != "text" and hashlib.sha256(body).hexdigest() != attachment.digest):
+        what = "is not in" if body is None else "is damaged in"
+        hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
+        raise JournalError(f"The attached file {attachment} {what} the journal {place}.", hint=hint)
+    return body
+
+
+def scrub_contents(head: RunHead, contents: Mapping[str, bytes], scrubber: Scrubber) -> dict[str, bytes]:
+    """Return the attached files that a run begins with, by digest, secrets in texts replaced."""
+    files = {each.digest: each for each in head.files if each.digest in contents}
+    return {name: scrubber(contents[name]) if each.kind == "text" else contents[name] for name, each in files.items()}
 
 
 # -- check sums

@@ -347,6 +347,14 @@ def default_place() -> str | Path:
     return Path(named).expanduser() if named else state_folder() / "journal.db"
 
 
+def seconds_of_user(variable: str, usual: float) -> float:
+    """Return the seconds in an environment variable; the usual ones if it has none."""
+    try:
+        return max(0.0, float(os.environ.get(variable) or usual))
+    except ValueError:
+        return usual
+
+
 def is_default(place: str | os.PathLike[str] | None) -> bool:
     """Return whether a journal is the user's default one."""
     usual = default_place()
@@ -442,10 +450,7 @@ class Journal:
 
     def find(self, query: RunQuery) -> list[RunRow]:
         """Return the runs that match, the newest first; none where there is no journal yet."""
-        try:
-            return wait_for(self.store.list_runs(query))
-        except NoJournal:
-            return []
+        return wait_for(find_runs(self.store, query))
 
     def children(self, run: str) -> list[RunRow]:
         """Return the child runs that the tools of a run started, in the order of the calls."""
@@ -505,6 +510,14 @@ class Journal:
                 yield old
 
 
+async def find_runs(store: Store, query: RunQuery) -> list[RunRow]:
+    """Return the runs that match, the newest first; none where there is no journal yet."""
+    try:
+        return await store.list_runs(query)
+    except NoJournal:
+        return []
+
+
 async def list_descendants(store: Store, run: str) -> list[RunRow]:
     """Return the child runs of a run and theirs, each before its own. Those of another journal may be nested at any
     depth, or in a circle."""
@@ -519,9 +532,6 @@ async def list_descendants(store: Store, run: str) -> list[RunRow]:
 
 async def list_children(store: Store, run: str) -> list[RunRow]:
     """Return the child runs that the tools of a run started, in the order of the calls."""
-    try:
-        rows = await store.list_runs(RunQuery(caller=run))
-    except NoJournal:
-        return []
+    rows = await find_runs(store, RunQuery(caller=run))
     keys = [read_key(row.head.caller.key if row.head.caller is not None else "") for row in reversed(rows)]
     return [row for _, row in sorted(zip(keys, reversed(rows), strict=True), key=lambda pair: (pair[0].n, pair[0].i))]

@@ -167,10 +167,24 @@ class Timeline:
         record = row.record
         key = read_key(record.key)
         match record:
-            case IntentRecord(work="request"):
-                yield "asked", self._add_attempt(row.seq, key, record, body)
+            case IntentRecord(work="request", asked=asked):
+                where = asked.phase, asked.model, asked.path, asked.max_tokens
+                attempt = ModelAttempt(row.seq, key.attempt, *where, body or b"")
+                of_call = _remove_attempt(record.key)
+                before = self._model_calls.get(of_call)
+                attempts = (*before.attempts, attempt) if before is not None else (attempt,)
+                self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, attempts)
+                yield "asked", call
             case IntentRecord(work="call"):
-                yield from self._begin_call(key, record)
+                known = self._tool_calls.get(record.key)
+                call_made = MadeCall(record.asked) if record.made is UNSET else record.made
+                bound = call_made.call, call_made.by, call_made.words
+                planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, *bound)
+                if known is None:
+                    yield "planned", planned
+                self._tool_calls[record.key] = began = replace(planned, begun=True)
+                if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
+                    yield "began", began
             case IntentRecord(work="question" | "decision", asked=Asking() as asked):
                 yield from self._ask(key, record, asked)
             case IntentRecord(work="child", asked=asked):
@@ -270,25 +284,6 @@ class Timeline:
                 self.moments[i] = replace(self.moments[i], entry=changed)
                 return
 
-    def _add_attempt(self, seq: int, key: Key, record: IntentRecord, body: bytes | None) -> ModelCall:
-        asked = record.asked
-        attempt = ModelAttempt(seq, key.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
-        of_call = _remove_attempt(record.key)
-        before = self._model_calls.get(of_call)
-        attempts = before.attempts if before is not None else ()
-        self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, (*attempts, attempt))
-        return call
-
-    def _begin_call(self, key: Key, record: IntentRecord) -> _Changes:
-        known = self._tool_calls.get(record.key)
-        made = MadeCall(record.asked) if record.made is UNSET else record.made
-        planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
-        if known is None:
-            yield "planned", planned
-        self._tool_calls[record.key] = began = replace(planned, begun=True)
-        if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
-            yield "began", began
-
     def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> _Changes:
         """A call that a guard asks about is planned, even if it has no row of its own yet."""
         is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
@@ -300,17 +295,9 @@ class Timeline:
             its = read_key(each.key)
             if each.is_open and key.mark and (its.owner, its.mark, its.guard) == (key.owner, key.mark, key.guard):
                 self._questions[each.key] = replace(each, closed=True)
+        id = question_id(self.run, record.key)
         question = Question(
-            record.key,
-            key.n,
-            key.i,
-            record.step,
-            asked.kind,
-            asked.text,
-            self.run,
-            question_id(self.run, record.key),
-            asked.call,
-            key.guard,
+            record.key, key.n, key.i, record.step, asked.kind, asked.text, self.run, id, asked.call, key.guard
         )
         self._questions[record.key] = question
         yield "waits", question

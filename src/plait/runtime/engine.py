@@ -55,7 +55,7 @@ from plait.runtime.outcomes import cancelled_by, cut_short
 from plait.runtime.performers import Performers
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
-from plait.runtime.performers.finish import END
+from plait.runtime.performers.check import END
 from plait.runtime.run_journal import NOTHING, RunJournal
 from plait.runtime.run_spec import RunSpec, differs
 from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal

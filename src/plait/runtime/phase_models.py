@@ -178,9 +178,5 @@ def without_special_tokens(think: Think, tokens: Sequence[str]) -> Think:
         else message
         for message in think.messages
     )
-    return structs.replace(
-        think,
-        messages=messages,
-        prompt=without_tokens(think.prompt, tokens),
-        prefill=without_tokens(think.prefill, tokens),
-    )
+    prompt, prefill = without_tokens(think.prompt, tokens), without_tokens(think.prefill, tokens)
+    return structs.replace(think, messages=messages, prompt=prompt, prefill=prefill)

@@ -76,14 +76,15 @@ class RunJournal:
         """The keys of what guards decided before ("3.1?") or after ("3.1!") an entry: the last of each guard, the
         newest last."""
         self._notes: set[tuple[str, ...]] = set()
-        self._calls: dict[int, int] = {}
+        self.calls: Counter[int] = Counter()
         """The number of calls on record of each effect of the loop."""
         self.works: dict[int, str] = {}
         """The kind of work of each effect of the loop on record."""
         self._checks: dict[int, int] = {}
         self._taken: set[int] = set()
         self._reached = -1
-        self._beside = 0
+        self.beside = 0
+        """How many entries go on side by side: their intents are written together."""
         self._writing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.must_finish = False
@@ -123,7 +124,7 @@ class RunJournal:
             return
         self._reached = max(self._reached, at.n)
         if at.i >= 0:
-            self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
+            self.calls[at.n] = max(at.i + 1, self.calls[at.n])
         if isinstance(record, ResultRecord) and record.work == "take" and record.value.done:
             self._taken.add(record.value.ticket)
 
@@ -145,10 +146,6 @@ class RunJournal:
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
         return self._raised.get(key)
-
-    def count_calls(self, n: int) -> int:
-        """Return the number of calls that an effect of the loop has on record."""
-        return self._calls.get(n, 0)
 
     def is_seen(self, key: str, started: bool) -> bool:
         """Return whether the loop has seen the result of an entry: it has gone on, or has taken the ticket."""
@@ -221,8 +218,16 @@ class RunJournal:
         if work.has_intent:
             intent = IntentRecord(key, step, name, work.asked, work.made, work.name_holder())
             if work.effect is not None or work.body is not None:
-                await self._begin(intent, work.body, work.effect)
-                if work.effect is not None:
+                is_effect = work.effect is not None
+                if self.beside < 2:
+                    await self.log.append((intent, work.body), durable=is_effect)
+                    self._add(intent)
+                else:
+                    self.log.buffer((intent, work.body), durable=is_effect)
+                    self._add(intent)
+                    self._writing = self._writing or self._go_on_with(self._write_together())
+                    await asyncio.shield(self._writing)
+                if is_effect:
                     await self.log.confirm(key)
             elif not found.is_open:
                 self.buffer(intent)
@@ -243,32 +248,20 @@ class RunJournal:
             self._add(result)
         return value
 
-    async def _begin(self, intent: IntentRecord, body: bytes | None, effect: Call | None) -> None:
-        """Have an intent on the disk. Those of work that begins side by side are written together."""
-        is_effect = effect is not None
-        if self._beside < 2:
-            await self.log.append((intent, body), durable=is_effect)
-            self._add(intent)
-            return
-        self.log.buffer((intent, body), durable=is_effect)
-        self._add(intent)
-        if self._writing is None:
-            self._writing = self._go_on_with(self._write_together())
-        await asyncio.shield(self._writing)
-
     async def _write_together(self) -> None:
         await asyncio.sleep(0)  # the others buffer theirs
         self._writing = None
         await self.log.append()
 
-    def begin_beside(self, count: int) -> None:
-        """So many entries begin side by side (a negative number: have ended)."""
-        self._beside += count
-
     def _write_soon(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
+
+        async def write_quietly(writing: Awaitable[None]) -> None:
+            with suppress(JournalError):
+                await writing
+
         with suppress(JournalError):
-            self._go_on_with(_write_quietly(self.log.append()))
+            self._go_on_with(write_quietly(self.log.append()))
 
     def _go_on_with(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Write something that is not given up if what waits for it is cancelled."""
@@ -281,8 +274,3 @@ class RunJournal:
         """Wait until all is written."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-
-async def _write_quietly(writing: Awaitable[None]) -> None:
-    with suppress(JournalError):
-        await writing

@@ -15,14 +15,7 @@ from msgspec import Struct
 from plait.background import cancel_again
 from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
-from plait.core.errors import (
-    BadAnswer,
-    ConfigError,
-    JournalError,
-    PlaitError,
-    RecordChanged,
-    ReplayDiffers,
-)
+from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process
@@ -89,6 +82,7 @@ async def claim(
     taken, before anything is written: the run waits as before.
     """
     log: RunLog | None = None
+    owner, secrets = owner_of_this_process(), run_spec.phases.secrets()
     while log is None:
         rows = await store.read_rows(head.run)
         resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe()))
@@ -100,27 +94,17 @@ async def claim(
             if asked.run == head.run:
                 records.append((given, None))
         try:
-            log = await store.claim(
-                head.run,
-                owner_of_this_process(),
-                secrets=run_spec.phases.secrets(),
-                force=force,
-                rows=len(rows),
-                records=records,
-            )
+            log = await store.claim(head.run, owner, secrets=secrets, force=force, rows=len(rows), records=records)
         except RecordChanged:
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     if asked is not None and asked.run != head.run:  # the claim keeps other processes away from the child runs, too
         child = await store.find_run(asked.run)
+        count = len(await store.read_rows(asked.run))
+        # Whoever may go on with the parent may go on with its children.
         child_log = await store.claim(
-            asked.run,
-            owner_of_this_process(),
-            secrets=run_spec.phases.secrets(),
-            force=True,  # whoever may go on with the parent may go on with its children
-            rows=len(await store.read_rows(asked.run)),
-            records=[(given, None)],
+            asked.run, owner, secrets=secrets, force=True, rows=count, records=[(given, None)]
         )
         if child.outcome is not None:  # else it was interrupted, and goes on as such
             await child_log.end(child.status, child.outcome, child.totals)

@@ -46,14 +46,7 @@ class Spent(Struct, frozen=True):
 def spent_in(totals: dict[str, Any]) -> Spent:
     """Return what a run and its child runs used, from its recorded totals. Totals that it lacks are 0."""
     whole = totals.get("tree") or totals
-    return Spent(
-        whole.get("runs", 1),
-        whole.get("requests", 0),
-        whole.get("calls", 0),
-        convert(whole, Usage),
-        whole.get("cost_usd", 0.0),
-        whole.get("tool_calls", 0),
-    )
+    return convert({"runs": 1, **whole, "usage": whole}, Spent)
 
 
 async def read_spent(store: Store, row: RunRow) -> Spent:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Reply, Usage
+from plait.core import Usage
 from plait.models.base import Model
 from plait.models.wires.contents import count_referenced_tokens
 from plait.runtime.spent import Spent
@@ -52,22 +52,6 @@ class Tally:
         self.is_over = False
         """Whether the run has ended."""
         self.estimate = TokenEstimate()
-
-    def count_attempt(self) -> None:
-        """Count a request that is about to be sent."""
-        self.own += Spent(requests=1)
-
-    def count_reply(self, reply: Reply) -> None:
-        """Count a reply and what it took."""
-        self.own += Spent(calls=1, usage=reply.usage, cost_usd=reply.cost)
-
-    def count_lost(self, usage: Usage, cost: float | None) -> None:
-        """Count what an attempt took that brought no reply."""
-        self.own += Spent(usage=usage, cost_usd=cost)
-
-    def count_tool_call(self) -> None:
-        """Count a tool call that begins."""
-        self.own += Spent(tool_calls=1)
 
     @property
     def tree_total(self) -> Spent:

@@ -195,13 +195,9 @@ class OtelRunSpan(OtelSpan):
         }
         super().__init__(tracer, content, f"invoke_agent {loop}", attributes)
 
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._set_question()
-        return self
-
     @isolated
-    def _set_question(self) -> None:
+    def _start(self) -> None:
+        super()._start()
         if self._is_recorded:
             self._set_content("gen_ai.input.messages", format_question(self._head.history, self._head.question))
 

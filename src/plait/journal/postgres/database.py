@@ -29,6 +29,7 @@ from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.postgres import faults, schema
 from plait.journal.postgres.leases import boot_time
+from plait.journal.store import seconds_of_user
 
 T = TypeVar("T")
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -57,14 +58,6 @@ _LOCK = "select pg_advisory_xact_lock(7811887)"
 _SEARCH_PATH = re.compile(r"-c\s*search_path=([a-z_][a-z0-9_]{0,50})(?=\s|$)")
 
 
-def patience_of_user() -> float:
-    """Return for how many seconds a database that is away is waited for: PLAIT_BUSY_SECONDS, or 30."""
-    try:
-        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 30.0))
-    except ValueError:
-        return 30.0
-
-
 class Database:
     """A database with a journal. `address` is a connection string of libpq; its schema is `plait`, or the one that
     `options=-csearch_path=NAME` names. Making one opens nothing."""
@@ -89,7 +82,7 @@ class Database:
         known.setdefault("application_name", "plait")
         self.conninfo = make_conninfo(**known)
         self.place = _describe(known, self.schema)
-        self.patience = patience_of_user() if patience is None else patience
+        self.patience = seconds_of_user("PLAIT_BUSY_SECONDS", 30.0) if patience is None else patience
         self._clock_offset = time.time() - boot_time()
         """Seconds to add to this machine's `boot_time` for the database's time: a step of its clock changes nothing."""
         self._pool: AsyncConnectionPool[Connection] | None = None
@@ -107,6 +100,17 @@ class Database:
         """Do something with a connection, from any event loop. It is done again if the connection fails: give a single
         statement, or one that can be repeated, else no `retry`. Raises `JournalError`."""
         return await asyncio.shield(asyncio.wrap_future(LOOP.submit(self.do_here(work, seconds, retry))))
+
+    async def execute(
+        self, statement: str, values: Any = (), *, seconds: float = WRITE_SECONDS, retry: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Execute one statement as `do` does, and return its rows."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = await connection.execute(statement, values)
+            return await cursor.fetchall() if cursor.description is not None else []
+
+        return await self.do(work, seconds=seconds, retry=retry)
 
     async def do_here(self, work: Callable[[Connection], Awaitable[T]], seconds: float, retry: bool = True) -> T:
         """Do the same, on the database's own loop."""
@@ -152,7 +156,10 @@ class Database:
 
     async def _prepare(self, connection: Connection) -> None:
         """Check the server and the schema; create the tables of a new one. Raises `JournalError`, psycopg.Error."""
-        ask = _ask_one(connection)
+
+        async def ask(query: str, *values: Any) -> Any:
+            return await (await connection.execute(query, values)).fetchone()
+
         (pid,) = await ask("select pg_backend_pid()")
         if pid != connection.info.backend_pid:
             raise JournalError(
@@ -177,20 +184,17 @@ class Database:
             await connection.execute(_LOCK)
             (found,) = await ask("select to_regclass(%s)::text", f"{self.schema}.marks")
             if found is None:
-                await self._create(connection)
+                (taken,) = await ask("select to_regclass(%s)::text", f"{self.schema}.runs")
+                if taken is not None:
+                    hint = "Choose another schema: add ?options=-csearch_path%3DNAME to the address."
+                    what = f"The schema {self.schema} of {self.place} has a table of another program."
+                    raise JournalError(what, hint=hint)
+                (is_there,) = await ask("select to_regnamespace(%s)::text", self.schema)
+                if is_there is None:
+                    await connection.execute(sql.SQL("create schema {}").format(sql.Identifier(self.schema)))
+                await connection.execute(schema.TABLES)
+                await self.mark(connection, {"version": str(schema.VERSION), "reader": str(schema.READER)})
             await self._check(connection)
-
-    async def _create(self, connection: Connection) -> None:
-        (taken,) = await _ask_one(connection)("select to_regclass(%s)::text", f"{self.schema}.runs")
-        if taken is not None:
-            hint = "Choose another schema: add ?options=-csearch_path%3DNAME to the address."
-            raise JournalError(f"The schema {self.schema} of {self.place} has a table of another program.", hint=hint)
-        name = sql.Identifier(self.schema)
-        (is_there,) = await _ask_one(connection)("select to_regnamespace(%s)::text", self.schema)
-        if is_there is None:
-            await connection.execute(sql.SQL("create schema {}").format(name))
-        await connection.execute(schema.TABLES)
-        await self.mark(connection, {"version": str(schema.VERSION), "reader": str(schema.READER)})
 
     async def migrate(self) -> tuple[int, int]:
         """Bring the schema up to date, and return the versions before and after. Raises `JournalError`."""
@@ -224,10 +228,11 @@ class Database:
             known = f"has the schema {version}, and this Plait needs {schema.VERSION}"
             raise JournalError(f"The journal {self.place} {known}.", hint=hint)
         # A promoted standby has a timeline of its own, and may lack what the old primary had confirmed.
-        (where,) = await _ask_one(connection)(
+        found = await connection.execute(
             "select (select system_identifier::text from pg_control_system()) || '/' || "
             "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
         )
+        (where,) = await found.fetchone() or ("",)
         if marks.setdefault("server", where) != where:
             await self.mark(connection, {"restored": repr(self.now())})
         if marks.get("server") != where or "restored" not in marks:
@@ -287,13 +292,6 @@ async def _do_in_time(work: Callable[[Connection], Awaitable[T]], connection: Co
     with suppress(asyncio.CancelledError, psycopg.Error):
         await task
     raise psycopg.OperationalError(f"no answer within {seconds:g} s")
-
-
-def _ask_one(connection: Connection) -> Callable[..., Awaitable[Any]]:
-    async def ask(query: str, *values: Any) -> Any:
-        return await (await connection.execute(query, values)).fetchone()
-
-    return ask
 
 
 def _describe(known: Mapping[str, Any], schema_name: str) -> str:

@@ -35,14 +35,6 @@ _RENEW = """with mine as (select r.n from runs r join unnest(%s::bigint[], %s::b
   returning r.n, r.cancel"""
 
 
-def lease_seconds() -> float:
-    """Return how long a run is held without a renewal: PLAIT_LEASE_SECONDS, or 20."""
-    try:
-        return max(1.0, float(os.environ.get("PLAIT_LEASE_SECONDS") or 20.0))
-    except ValueError:
-        return 20.0
-
-
 try:
     time.clock_gettime(_CLOCK := time.CLOCK_BOOTTIME)
 except (AttributeError, OSError):  # another system, or a sandbox that refuses it

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from plait.background import DONE
+from plait.background import DONE, settle
 from plait.core.errors import JournalError
 from plait.journal import bodies, codec
-from plait.journal.postgres.database import LOOP, SLOWEST, WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.database import LOOP, READ_SECONDS, SLOWEST, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, TakenOver
 from plait.journal.row_codec import RowColumns, RowWriter, crc_of_state
 from plait.journal.store import LateResult, RecordAndBody
@@ -162,11 +162,7 @@ class PostgresLog:
 
     async def find_late(self, key: str) -> LateResult | None:
         asked = {"run": self._n, "key": key}
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await (await connection.execute(_FIND_LATE, asked)).fetchall()
-
-        for kind, data, body in await self._database.do(work):
+        for kind, data, body in await self._database.execute(_FIND_LATE, asked, seconds=READ_SECONDS):
             return LateResult(codec.decode_record(data), body) if kind == "result" else LateResult()
         return None
 
@@ -195,7 +191,7 @@ class PostgresLog:
                         self.has_ended = False
                 for each in asked:
                     with suppress(RuntimeError):  # its loop has ended
-                        each.future.get_loop().call_soon_threadsafe(_settle, each.future, error)
+                        each.future.get_loop().call_soon_threadsafe(settle, each.future, None, error)
         finally:
             self._is_writing = False
 
@@ -215,7 +211,8 @@ class PostgresLog:
             self.claim.is_lost = True
             await self._fail_taken_over(rows)
         if not follows:
-            await self._database.do_here(self._mark_loss, WRITE_SECONDS)
+            marks = {"restored": repr(self._database.now())}
+            await self._database.do_here(lambda connection: self._database.mark(connection, marks), WRITE_SECONDS)
             raise JournalError(
                 f"The journal {self._database.place} has lost rows of run {self.run} that it had confirmed.",
                 hint="It came back from a backup, or failed over without a synchronous standby. Resumed runs need "
@@ -223,9 +220,6 @@ class PostgresLog:
             )
         if ending is not None and self.claim.root == self._n:
             self._leases.let_go(self.claim)
-
-    async def _mark_loss(self, connection: Connection) -> None:
-        await self._database.mark(connection, {"restored": repr(self._database.now())})
 
     async def _fail_taken_over(self, rows: list[RowColumns]) -> None:
         """Keep the results of what this process did, for the process that goes on. Raises `TakenOver`."""
@@ -243,11 +237,7 @@ class PostgresLog:
             keys, kinds, datas, parts = (list(column) for column in zip(*results, strict=True))
             values = {"run": self._n, "keys": keys, "kinds": kinds, "datas": datas, "bodies": parts}
             values["claims"] = [self.claim.number] * len(keys)
-
-            async def work(connection: Connection) -> None:
-                await connection.execute(_LATE, values)
-
-            await self._database.do(work)
+            await self._database.execute(_LATE, values, seconds=READ_SECONDS)
 
     def _taken_over(self) -> TakenOver:
         return TakenOver(
@@ -293,12 +283,3 @@ def clean_value(value: Any) -> Any:
     if isinstance(value, list):
         return [clean_value(each) for each in value]
     return clean_text(value) if isinstance(value, str) else value
-
-
-def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():  # cancelled meanwhile
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

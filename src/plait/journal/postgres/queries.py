@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from msgspec import structs
 from psycopg.rows import dict_row
 
 from plait.core import Attachment
-from plait.core.attachments import with_names
-from plait.core.errors import JournalError
-from plait.journal import codec
+from plait.journal import codec, row_codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
-from plait.journal.postgres.database import Connection
+from plait.journal.postgres.database import READ_SECONDS, Connection, Database
 from plait.journal.postgres.leases import life_of_holder
 from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
-from plait.journal.row_codec import crc_of_begun, crc_of_state, damaged_rows, read_time
-from plait.journal.run_query import RunQuery
+from plait.journal.row_codec import check_content, crc_of_begun, crc_of_state, damaged_rows, read_time, read_turn
+from plait.journal.run_query import ALL, RunQuery
 from plait.journal.store import NEWEST, KeptRecord
 
 _DATA = r"regexp_replace(data, '\\u(0000|d[89a-f]..)', '\\ufffd', 'gi')::json"
@@ -50,23 +47,9 @@ def check_run(row: dict[str, Any], place: str) -> int:
 
 
 def read_run(row: dict[str, Any]) -> RunRow:
-    """Return a run as listed. The status is "interrupted" if its process died, or its lease ended."""
-    status = row["status"]
-    if status == "running" and (not row["owner"] or row["is_over"] or life_of_holder(row["owner"]) == "dead"):
-        status = "interrupted"
-    outcome, grade = row["outcome"], row["grade"]
-    return RunRow(
-        codec.decode_head(row["head"]),
-        status,
-        codec.decode_plain(outcome) if outcome else None,
-        codec.decode_plain(row["totals"]),
-        read_time(row["started"]),
-        read_time(row["updated"]),
-        row["owner"],
-        codec.decode_plain(grade) if grade else None,
-        row["n"],
-        row["rating"] or "",
-    )
+    """Return a run as listed: its process has left it if it died, or its lease ended."""
+    is_left = not row["owner"] or row["is_over"] or life_of_holder(row["owner"]) == "dead"
+    return row_codec.read_run(row, is_left=is_left)
 
 
 async def fetch(connection: Connection, query: str, values: Any = ()) -> list[dict[str, Any]]:
@@ -75,34 +58,129 @@ async def fetch(connection: Connection, query: str, values: Any = ()) -> list[di
     return await (await cursor.execute(query, values)).fetchall()
 
 
-async def list_runs(connection: Connection, query: RunQuery) -> list[RunRow]:
-    """Return the runs that match, the newest first. See `RunQuery`."""
-    where, values = _conditions(query)
-    is_going_on = query.status in ("running", "interrupted")  # which of both, only the whole row tells
-    limit = None if is_going_on or query.limit < 0 else query.limit
-    # Chosen first and joined then: long columns of runs that are not shown are not read.
-    chosen = f"select r.n {FROM} where {where} order by r.n desc limit %(most)s"
-    question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by r.n desc"
-    found = [read_run(row) for row in await fetch(connection, question, {**values, "most": limit})]
-    if is_going_on:
-        found = [row for row in found if row.status == query.status]
-    return found[: query.limit] if query.limit >= 0 else found
+class PostgresIndex:
+    """The part of a store in PostgreSQL that reads the index of runs, and what is kept about them."""
 
+    _database: Database
 
-async def list_totals(connection: Connection, query: RunQuery) -> list[RunTotals]:
-    """Return what the runs that match used. See `Store.list_totals`."""
-    if query.status in ("running", "interrupted"):
-        query = structs.replace(query, numbers=tuple(row.n for row in await list_runs(connection, query)) or (0,))
-    where, values = _conditions(query)
-    columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
-    question = f"select {columns} {FROM} where {where} order by r.n desc limit %(most)s"
-    values["most"] = query.limit if query.limit >= 0 else None
-    return [
-        RunTotals(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_plain(totals))
-        for run, label, user, agent, tags, fork_at, at, totals in await (
-            await connection.execute(question, values)
-        ).fetchall()
-    ]
+    @property
+    def place(self) -> str:
+        return self._database.place
+
+    async def _fetch(self, query: str, values: Any = ()) -> list[dict[str, Any]]:
+        return await self._database.do(lambda connection: fetch(connection, query, values))
+
+    async def find_run(self, prefix: str) -> RunRow:
+        return read_run(await self._find(prefix))
+
+    async def _find(self, prefix: str) -> dict[str, Any]:
+        """Return the row of the run whose id is `prefix`, or of the only one that begins with it. "last": the newest
+        that is no child run."""
+        prefix = clean_text(prefix)
+        if prefix == "last":
+            found = await self._fetch(f"select {RUN} {FROM} where r.caller = '' order by r.n desc limit 1")
+            if not found:
+                raise no_runs()
+        else:
+            found = await self._fetch(f"select {RUN} {FROM} where r.id = %s", [prefix])
+            if not found and prefix:
+                question = f"select {RUN} {FROM} where r.id > %s and r.id < %s order by r.id limit 5"
+                found = await self._fetch(question, [prefix, prefix + "\U0010ffff"])
+        if len(found) == 1:
+            check_run(found[0], self.place)
+            return found[0]
+        if found:
+            raise several_runs(prefix, [row["id"] for row in found])
+        raise unknown_run(
+            prefix, [row["id"] for row in await self._fetch("select id from runs order by n desc limit 1000")]
+        )
+
+    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
+        where, values = _conditions(query)
+        is_going_on = query.status in ("running", "interrupted")  # which of both, only the whole row tells
+        limit = None if is_going_on or query.limit < 0 else query.limit
+        # Chosen first and joined then: long columns of runs that are not shown are not read.
+        chosen = f"select r.n {FROM} where {where} order by r.n desc limit %(most)s"
+        question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by r.n desc"
+        found = [read_run(row) for row in await self._fetch(question, {**values, "most": limit})]
+        if is_going_on:
+            found = [row for row in found if row.status == query.status]
+        return found[: query.limit] if query.limit >= 0 else found
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        if query.status in ("running", "interrupted"):
+            query = structs.replace(query, numbers=tuple(row.n for row in await self.list_runs(query)) or (0,))
+        where, values = _conditions(query)
+        columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
+        question = f"select {columns} {FROM} where {where} order by r.n desc limit %(most)s"
+        values["most"] = query.limit if query.limit >= 0 else None
+        found = await self._database.execute(question, values, seconds=READ_SECONDS)
+        return [
+            RunTotals(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_plain(totals))
+            for run, label, user, agent, tags, fork_at, at, totals in found
+        ]
+
+    async def list_values(self) -> dict[str, list[str]]:
+        newest = f"(select loop, session, models from runs order by n desc limit {NEWEST}) r"
+        queries = {
+            "loops": f"select distinct loop from {newest}",
+            "sessions": f"select distinct session from {newest}",
+            "models": f"select distinct unnest(models) from {newest}",
+        }
+        values = {}
+        for name, query in queries.items():
+            found = await self._database.execute(query, seconds=READ_SECONDS)
+            values[name] = sorted(value for (value,) in found if value)
+        return values
+
+    async def list_turns(
+        self, session: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[SessionTurn]:
+        last = None if before is None else await self._origin(before)
+        found = await self._fetch(
+            """select id, question, head, outcome, started, updated, row_number() over (order by n) as number from runs
+            where session <> '' and session = %s and parent = '' and (%s::bigint is null or n < %s)
+            order by n desc limit %s""",
+            [clean_text(session), last, last, limit],
+        )
+        return [
+            read_turn(row.pop("number"), row.pop("id"), files=codec.decode_head(row.pop("head")).attachments, **row)
+            for row in reversed(found)
+        ]
+
+    async def _origin(self, run: str) -> int | None:
+        """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
+        number: int | None = None
+        while run:
+            found = await self._fetch("select n, parent from runs where id = %s", [clean_text(run)])
+            if not found or (number is not None and found[0]["n"] >= number):  # a run is forked from an earlier one
+                break
+            number, run = found[0]["n"], found[0]["parent"]
+        return number
+
+    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+        found = await self._fetch(
+            """select l.session, l.turns, r.question, r.started from (select session, count(*) as turns, max(n) as n
+            from runs where session <> '' and parent = '' group by session) l join runs r using (n)
+            order by n desc limit %s""",
+            [limit if limit >= 0 else None],
+        )
+        return [
+            SessionRow(each["session"], each["turns"], each["question"], read_time(each["started"])) for each in found
+        ]
+
+    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
+        which, values = ("", [kind]) if keys is None else (" and key = any (%s)", [kind, clean_value(list(keys))])
+        found = await self._fetch(f"select key, run, at, data from kept where kind = %s{which} order by id", values)
+        return [KeptRecord(each["key"], each["run"], read_time(each["at"]), each["data"].encode()) for each in found]
+
+    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
+        wanted = {each.digest: each for each in attachments}
+        if not wanted:
+            return {}
+        found = await self._fetch("select digest, body from contents where digest = any (%s)", [list(wanted)])
+        stored = {each["digest"]: each["body"] for each in found}
+        return {digest: check_content(each, stored.get(digest), self.place) for digest, each in wanted.items()}
 
 
 def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
@@ -148,108 +226,6 @@ def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
     if query.is_open:
         texts.append("(r.outcome is null or r.has_doubts)")
     return " and ".join(texts) or "true", {name: value for name, (_, value) in where.items()}
-
-
-async def find_run(connection: Connection, prefix: str, place: str) -> dict[str, Any]:
-    """Return the row of the run whose id is `prefix`, or of the only one that begins with it. "last": the newest that
-    is no child run."""
-    prefix = clean_text(prefix)
-    if prefix == "last":
-        found = await fetch(connection, f"select {RUN} {FROM} where r.caller = '' order by r.n desc limit 1")
-        if not found:
-            raise no_runs()
-    else:
-        found = await fetch(connection, f"select {RUN} {FROM} where r.id = %s", [prefix])
-        if not found and prefix:
-            question = f"select {RUN} {FROM} where r.id > %s and r.id < %s order by r.id limit 5"
-            found = await fetch(connection, question, [prefix, prefix + "\U0010ffff"])
-    if len(found) == 1:
-        check_run(found[0], place)
-        return found[0]
-    if found:
-        raise several_runs(prefix, [row["id"] for row in found])
-    raise unknown_run(
-        prefix, [row["id"] for row in await fetch(connection, "select id from runs order by n desc limit 1000")]
-    )
-
-
-async def list_values(connection: Connection) -> dict[str, list[str]]:
-    """Return the names of loops, sessions and models. See `Store.list_values`."""
-    newest = f"(select loop, session, models from runs order by n desc limit {NEWEST}) r"
-    queries = {
-        "loops": f"select distinct loop from {newest}",
-        "sessions": f"select distinct session from {newest}",
-        "models": f"select distinct unnest(models) from {newest}",
-    }
-    values = {}
-    for name, query in queries.items():
-        values[name] = sorted(value for (value,) in await (await connection.execute(query)).fetchall() if value)
-    return values
-
-
-async def list_turns(connection: Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
-    """Return the last `limit` turns of a conversation, in order. See `Store.list_turns`."""
-    last = None if before is None else await _origin(connection, before)
-    found = await fetch(
-        connection,
-        """select id, question, head, outcome, started, updated, row_number() over (order by n) as number from runs
-        where session <> '' and session = %s and parent = '' and (%s::bigint is null or n < %s)
-        order by n desc limit %s""",
-        [clean_text(session), last, last, limit],
-    )
-    turns: list[SessionTurn] = []
-    for row in reversed(found):
-        files = codec.decode_head(row["head"]).attachments
-        answer = codec.decode_plain(row["outcome"]).get("answer") if row["outcome"] else None
-        said = answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
-        asked = with_names(row["question"], files)
-        begun, updated = read_time(row["started"]), row["updated"]
-        turns.append(SessionTurn(row["number"], row["id"], asked, said, begun, attachments=files, updated=updated))
-    return turns
-
-
-async def _origin(connection: Connection, run: str) -> int | None:
-    """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
-    number: int | None = None
-    while run:
-        found = await fetch(connection, "select n, parent from runs where id = %s", [clean_text(run)])
-        if not found or (number is not None and found[0]["n"] >= number):  # a run is forked from an earlier one
-            break
-        number, run = found[0]["n"], found[0]["parent"]
-    return number
-
-
-async def list_sessions(connection: Connection, limit: int) -> list[SessionRow]:
-    """Return the conversations, the most recently used first. See `Store.list_sessions`."""
-    found = await fetch(
-        connection,
-        """select l.session, l.turns, r.question, r.started from (select session, count(*) as turns, max(n) as n
-        from runs where session <> '' and parent = '' group by session) l join runs r using (n)
-        order by n desc limit %s""",
-        [limit if limit >= 0 else None],
-    )
-    return [SessionRow(each["session"], each["turns"], each["question"], read_time(each["started"])) for each in found]
-
-
-async def list_kept(connection: Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
-    """Return what is kept of a kind, under these keys or all, in the order of writing."""
-    which, values = ("", [kind]) if keys is None else (" and key = any (%s)", [kind, clean_value(list(keys))])
-    found = await fetch(connection, f"select key, run, at, data from kept where kind = %s{which} order by id", values)
-    return [KeptRecord(each["key"], each["run"], read_time(each["at"]), each["data"].encode()) for each in found]
-
-
-async def read_contents(connection: Connection, wanted: dict[str, Attachment], place: str) -> dict[str, bytes]:
-    """Return the bytes of attached files. Raises JournalError when one is missing or damaged."""
-    found = await fetch(connection, "select digest, body from contents where digest = any (%s)", [list(wanted)])
-    stored = {each["digest"]: each["body"] for each in found}
-    for digest, attachment in wanted.items():
-        body = stored.get(digest)
-        # A text may differ from its digest, because secrets in it are replaced.
-        if body is None or (attachment.kind != "text" and hashlib.sha256(body).hexdigest() != digest):
-            what = "is not in" if body is None else "is damaged in"
-            hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
-            raise JournalError(f"The attached file {attachment} {what} the journal {place}.", hint=hint)
-    return stored
 
 
 async def families(connection: Connection, runs: Collection[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ cancelled. That is the state of rows: no lock is held while a run goes on."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,13 +23,14 @@ from plait.journal import codec, redaction
 from plait.journal.owner import new_run_id
 from plait.journal.postgres import queries
 from plait.journal.postgres.begin import SUBMIT, describe
-from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time, lease_seconds
+from plait.journal.postgres.database import READ_SECONDS, WRITE_SECONDS, Connection, Database
+from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time
 from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
 from plait.journal.queue import QueuedRun, QueueLimits
 from plait.journal.records import RunHead, RunRow
-from plait.journal.row_codec import crc_of_state
+from plait.journal.row_codec import crc_of_state, scrub_contents
 from plait.journal.schedules import Schedule, next_time
+from plait.journal.store import seconds_of_user
 
 _EARLIER = """from runs e where r.session <> '' and e.session = r.session and e.parent = '' and e.caller = ''
   and e.n < r.n and e.status in ('queued', 'running', 'waiting')"""
@@ -100,22 +101,18 @@ _COUNT = """with found as (select coalesce(q.name, '') as queue,
 ANY_NUMBER = QueueLimits()
 
 
-class PostgresQueue:
+class PostgresQueue(queries.PostgresIndex):
     """The part of a store in PostgreSQL that is its queue."""
 
     def __init__(self, address: str, *, patience: float | None = None, lease: float | None = None) -> None:
         self._database = Database(address, patience)
-        seconds = lease_seconds() if lease is None else lease
+        seconds = max(1.0, seconds_of_user("PLAIT_LEASE_SECONDS", 20.0)) if lease is None else lease
         self._leases = LeaseKeeper(self._database.conninfo, seconds, f"{self._database.schema}_cancel")
         self._clock: Callable[[], float] = self._database.now
         self._going: weakref.WeakValueDictionary[str, PostgresLog] = weakref.WeakValueDictionary()
         """The logs of this process by run: one that was left behind here may be claimed here."""
         self._taken: dict[str, Claim] = {}
         """The claims to runs that were taken from a queue and have not begun."""
-
-    @property
-    def place(self) -> str:
-        return self._database.place
 
     async def submit(
         self,
@@ -128,8 +125,7 @@ class PostgresQueue:
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         scrubber = redaction.scrubber(secrets)
-        texts = {each.digest for each in head.files if each.kind == "text"}
-        stored = {digest: scrubber(data) if digest in texts else data for digest, data in contents.items()}
+        stored = scrub_contents(head, contents, scrubber)
         values = self._describe_queued(head, scrubber, queue, priority, at)
         values |= {"digests": list(stored), "contents": list(stored.values())}
         tries = 0
@@ -156,18 +152,20 @@ class PostgresQueue:
     ) -> None:
         text = redaction.scrubber(())(codec.encode(head)).decode()
         values = (head.run, text, queue, priority, every, zone, next_time(every, zone, self._clock()))
-        await self._execute("insert into schedules values (%s, %s, %s, %s, %s, %s, %s) on conflict do nothing", values)
+        await self._database.execute(
+            "insert into schedules values (%s, %s, %s, %s, %s, %s, %s) on conflict do nothing", values
+        )
 
     async def list_schedules(self) -> list[Schedule]:
         question = "select name, head, queue, every, zone, next from schedules order by next"
-        found = await self._database.do(lambda connection: queries.fetch(connection, question))
+        found = await self._fetch(question)
         heads = [codec.decode_head(each.pop("head")) for each in found]
         return [
             Schedule(agent=head.agent, question=head.question, **each) for head, each in zip(heads, found, strict=True)
         ]
 
     async def remove_schedule(self, name: str) -> None:
-        await self._execute("delete from schedules where name = %s", (clean_text(name),))
+        await self._database.execute("delete from schedules where name = %s", (clean_text(name),))
 
     async def start_due(self) -> int:
         async def work(connection: Connection) -> int:
@@ -222,66 +220,39 @@ class PostgresQueue:
         if held:
             self._leases.let_go(held)
             values = {"n": held.root, "claim": held.number, "version": version, "reason": clean_value(reason)}
-            await self._execute(_BLOCK, values)
+            await self._database.execute(_BLOCK, values)
 
     async def unblock(self, run: str) -> None:
         n = (await self._find(run))["n"]
-        await self._execute("update queue set blocked_by = '', reason = '', tries = 0 where run = %s", (n,))
-        await self._execute("select pg_notify(current_schema() || '_queue', '')", ())
+        await self._database.execute("update queue set blocked_by = '', reason = '', tries = 0 where run = %s", (n,))
+        await self._database.execute("select pg_notify(current_schema() || '_queue', '')")
 
     async def ask_to_cancel(self, run: str, reason: str) -> bool:
-        n = (await self._find(run))["n"]
-
-        async def work(connection: Connection) -> bool:
-            asked = await connection.execute(_CANCEL, {"n": n, "reason": clean_text(reason) or "Cancelled."})
-            return await asked.fetchone() is not None
-
-        return await self._database.do(work, seconds=WRITE_SECONDS)
+        values = {"n": (await self._find(run))["n"], "reason": clean_text(reason) or "Cancelled."}
+        return bool(await self._database.execute(_CANCEL, values))
 
     def call_back(self, wanted: bool = True) -> None:
         self._leases.wants_back = wanted
 
     async def list_queue(self, queue_name: str | None = None, run: str | None = None) -> list[QueuedRun]:
-        async def work(connection: Connection) -> list[QueuedRun]:
-            found = await (await connection.execute(_LIST, (queue_name, queue_name, run, run))).fetchall()
-            return [QueuedRun(*each) for each in found]
-
-        return await self._database.do(work)
+        found = await self._database.execute(_LIST, (queue_name, queue_name, run, run), seconds=READ_SECONDS)
+        return [QueuedRun(*each) for each in found]
 
     async def count_queue(self) -> list[tuple[str, str, int, float]]:
-        async def work(connection: Connection) -> list[Any]:
-            return await (await connection.execute(_COUNT, (self._leases.seconds,))).fetchall()
-
-        return await self._database.do(work, seconds=3, retry=False)
+        found: list[Any] = await self._database.execute(_COUNT, (self._leases.seconds,), seconds=3, retry=False)
+        return found
 
     async def wait_for_work(self, queue_name: str, seconds: float) -> None:
         await self._database.wait_for("queue", seconds)
 
     async def show_texts(self, texts: Mapping[str, str]) -> int:
         values = {"runs": list(texts), "texts": [clean_text(each) for each in texts.values()]}
-
-        async def work(connection: Connection) -> int:
-            (count, _) = await (await connection.execute(_SHOW, values)).fetchone() or (0, "")
-            return int(count)
-
-        return await self._database.do(work, seconds=WRITE_SECONDS, retry=False)
+        ((count, _),) = await self._database.execute(_SHOW, values, retry=False)
+        return int(count)
 
     async def watch_texts(self, runs: Iterable[str]) -> dict[str, str]:
-        values = {"runs": list(runs)}
-
-        async def work(connection: Connection) -> dict[str, str]:
-            return dict(await (await connection.execute(_WATCH, values)).fetchall())
-
-        return await self._database.do(work, seconds=WRITE_SECONDS, retry=False)
+        found: list[Any] = await self._database.execute(_WATCH, {"runs": list(runs)}, retry=False)
+        return dict(found)
 
     async def wait_for_texts(self, seconds: float) -> None:
         await self._database.wait_for("texts", seconds)
-
-    async def _find(self, prefix: str, *, check: bool = True) -> dict[str, Any]:
-        return await self._database.do(lambda connection: queries.find_run(connection, prefix, self.place))
-
-    async def _execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> None:
-        async def work(connection: Connection) -> None:
-            await connection.execute(statement, values)
-
-        await self._database.do(work, seconds=WRITE_SECONDS)

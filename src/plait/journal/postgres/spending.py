@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from msgspec import convert, structs
 
-from plait.journal.postgres.database import WRITE_SECONDS, Connection, Database
-from plait.journal.postgres.queries import fetch
+from plait.journal.postgres.database import WRITE_SECONDS, Connection
+from plait.journal.postgres.queries import PostgresIndex
 from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
 
 _COLUMNS = ", ".join(f"s.{name}" for name in SpendCounter.__struct_fields__)
@@ -39,10 +39,8 @@ _SETTLE = """with gone as materialized (delete from reservations where id = %(id
   from gone g join locked using (name) where s.name = g.name"""
 
 
-class PostgresSpending:
+class PostgresSpending(PostgresIndex):
     """The counters of a `PostgresStore`. See `SpendingStore`."""
-
-    _database: Database
 
     async def reserve(self, asked: Reservation, bounds: Sequence[SpendBound]) -> list[SpendCounter]:
         values = {"id": asked.id, "run": asked.run, "key": asked.key, **structs.asdict(asked.amount)}
@@ -67,14 +65,14 @@ class PostgresSpending:
 
     async def settle(self, id: str, used: Amount) -> None:
         values = {"id": id, **structs.asdict(used)}
-        await self._database.do(lambda connection: connection.execute(_SETTLE, values), seconds=WRITE_SECONDS)
+        await self._database.execute(_SETTLE, values)
 
     async def list_reserved(self, run: str) -> list[Reservation]:
         question = "select distinct id, run, key, usd, tokens, runs from reservations where run = %s"
-        rows = await self._database.do(lambda connection: fetch(connection, question, (run,)))
+        rows = await self._fetch(question, (run,))
         return [Reservation(row["id"], run, row["key"], convert(row, Amount)) for row in rows]
 
     async def list_counters(self, since: float) -> list[SpendCounter]:
         question = f"select {_COLUMNS} from spending s where until > %s order by name"
-        rows = await self._database.do(lambda connection: fetch(connection, question, (since,)))
+        rows = await self._fetch(question, (since,))
         return [SpendCounter(**row) for row in rows]

@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from plait.core import Attachment
+from psycopg import Rollback
+
 from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
@@ -20,7 +21,7 @@ from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres import queries, schema
 from plait.journal.postgres.begin import BEGIN, BEGIN_CHILD, FILES_GATE, LEASE, START, describe
-from plait.journal.postgres.database import WRITE_SECONDS, Connection
+from plait.journal.postgres.database import READ_SECONDS, WRITE_SECONDS, Connection
 from plait.journal.postgres.leases import Claim, boot_time, life_of_holder
 from plait.journal.postgres.log import (
     ENDING,
@@ -34,7 +35,7 @@ from plait.journal.postgres.log import (
 )
 from plait.journal.postgres.queue import PostgresQueue
 from plait.journal.postgres.spending import PostgresSpending
-from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Row, RunHead
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     Bodies,
@@ -43,10 +44,10 @@ from plait.journal.row_codec import (
     crc_of_state,
     damaged_rows,
     read_time,
+    scrub_contents,
 )
-from plait.journal.run_query import ALL, RunQuery
 from plait.journal.schedules import next_time
-from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, KeptRecord, RecordAndBody, StoreInfo
+from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, RecordAndBody, StoreInfo
 
 _CLAIM = """update runs set owner = %(owner)s, status = 'running', outcome = null, rows = null, updated = %(now)s,
   crc = %(crc)s"""
@@ -115,8 +116,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         after_turn: LastTurn | None = None,
     ) -> PostgresLog:
         scrubber = redaction.scrubber(secrets)
-        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
-        stored = {each.digest: scrubber(data) if each.kind == "text" else data for each, data in files}
+        stored = scrub_contents(head, contents, scrubber)
         parent = self._going.get(head.caller.run) if head.caller is not None else None
         above = parent.claim if parent is not None and not parent.has_ended else None
         taken = self._taken.pop(head.run, None)
@@ -175,47 +175,34 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         records: Sequence[RecordAndBody] = (),
     ) -> PostgresLog:
         scrubber = redaction.scrubber(secrets)
-        while True:
-            found = await self._find(run)
-            is_taken = self._taken.pop(found["id"], None) is not None
-            restored = Bodies()
-            seq = 0
-            async for _ in self._iter_rows(found, restored):  # they are whole
-                seq += 1
-            if rows is not None and rows != seq:
-                hint = "Read it again, then go on with it."
-                raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
-            above = self._leases.find(found["root"]) if found["root"] is not None else None
-            self._require_claimable(found, above, force)
-            log = await self._try_claim(found, seq, above, owner, scrubber, restored, records, is_taken)
-            if log is not None:
-                return log
+        while (log := await self._try_claim(run, owner, force, scrubber, rows, records)) is None:
+            pass
+        return log
 
-    def _require_claimable(self, found: dict[str, Any], above: Claim | None, force: bool) -> None:
+    async def _try_claim(
+        self, run: str, owner: str, force: bool, scrubber: Scrubber, count: int | None, records: Sequence[RecordAndBody]
+    ) -> PostgresLog | None:
+        """Claim a run; None if it was claimed or written by another process between the look at it and the claim."""
+        found = await self._find(run)
+        is_taken = self._taken.pop(found["id"], None) is not None
+        restored = Bodies()
+        seq = 0
+        async for _ in self._iter_rows(found, restored):  # they are whole
+            seq += 1
+        if count is not None and count != seq:
+            hint = "Read it again, then go on with it."
+            raise RecordChanged(f"Run {found['id']} was changed by another process.", hint=hint)
         row, going = queries.read_run(found), self._going.get(found["id"])
         if going is None and row.owner == owner_of_this_process():
             going = self._of_process.get((found["id"], found["claim"]))
         is_going = going is not None and not going.has_ended and not going.claim.is_lost
+        above = self._leases.find(found["root"]) if found["root"] is not None else None
         if found["root"] is not None and above is None:
+            parent = row.head.caller and row.head.caller.run
             hint = "Resume the run at the top, which continues with its child runs."
-            raise JournalError(
-                f"Run {found['id']} is a child of run {row.head.caller and row.head.caller.run}.", hint=hint
-            )
+            raise JournalError(f"Run {found['id']} is a child of run {parent}.", hint=hint)
         is_free = above is not None or found["is_over"]  # the claim number keeps everybody else out
         require_claimable(row, "dead" if is_free and not is_going else life_of_holder(row.owner), is_going, force)
-
-    async def _try_claim(
-        self,
-        found: dict[str, Any],
-        seq: int,
-        above: Claim | None,
-        owner: str,
-        scrubber: Scrubber,
-        restored: Bodies,
-        records: Sequence[RecordAndBody],
-        is_taken: bool,
-    ) -> PostgresLog | None:
-        """Claim a run of which `seq` rows were read; None if it was claimed or written since."""
         n, begun, began = found["n"], queries.check_run(found, self.place), boot_time()
         number = above.number if above else found["claim"] + 1
         rows = RowWriter(scrubber, self._clock, begun, seq, restored.last)
@@ -237,8 +224,8 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                 # Two statements: the second one sees what was written by whoever held the lock before.
                 root = (above.root, above.number) if above else (n, found["claim"])
                 if await (await connection.execute(fence, root)).fetchone() is not None:
-                    count = await connection.execute("select count(*) from events where run = %s", (n,))
-                    if await count.fetchone() == (seq,):
+                    counted = await connection.execute("select count(*) from events where run = %s", (n,))
+                    if await counted.fetchone() == (seq,):
                         await connection.execute(f"{_CLAIM}{hold} where n = %(n)s", values)
                         await connection.execute(INSERT_ROWS.format(run="%(run)s", source="(select 1) s"), values)
                         return True
@@ -254,13 +241,13 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         return self._watch(claim, found["id"], found["question"], n, rows)
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
-        found = await self._find(run, check=bodies)
+        found = await self._find(run)
         if bodies:
             rows = [row async for row in self._iter_rows(found, Bodies(KEEP_AT_MOST), size=None)]
             return [row for row in rows if row.seq > after and (until is None or row.seq <= until)]
         question = "select seq, at, data from events where run = %s and seq > %s and seq <= %s order by seq"
         values = (found["n"], after, (1 << 31) - 1 if until is None else until)
-        new = await self._database.do(lambda connection: queries.fetch(connection, question, values))
+        new = await self._fetch(question, values)
         return [Row(each["seq"], read_time(each["at"]), codec.decode_record(each["data"])) for each in new]
 
     async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
@@ -273,11 +260,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         """Yield the rows of a run, checked. No transaction stays open between two pieces."""
         reader, last = RowReader(queries.check_run(found, self.place), restored), -1
         while True:
-
-            async def work(connection: Connection, after: int = last) -> list[tuple[Any, ...]]:
-                return await (await connection.execute(_ROWS, (found["n"], after, size))).fetchall()
-
-            piece = await self._database.do(work)
+            piece = await self._database.execute(_ROWS, (found["n"], last, size), seconds=READ_SECONDS)
             for columns in piece:
                 last = columns[0]
                 if (row := reader.read(columns)) is not None:
@@ -288,33 +271,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         if wrong := reader.end(found["rows"]):
             raise damaged_rows(self.place, found["id"], wrong)
 
-    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
-        wanted = {each.digest: each for each in attachments}
-        if not wanted:
-            return {}
-        return await self._database.do(lambda connection: queries.read_contents(connection, wanted, self.place))
-
     # -- the index of all runs
-
-    async def find_run(self, prefix: str) -> RunRow:
-        return queries.read_run(await self._find(prefix))
-
-    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
-        return await self._database.do(lambda connection: queries.list_runs(connection, query))
-
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
-        return await self._database.do(lambda connection: queries.list_totals(connection, query))
-
-    async def list_values(self) -> dict[str, list[str]]:
-        return await self._database.do(queries.list_values)
-
-    async def list_turns(
-        self, session: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[SessionTurn]:
-        return await self._database.do(lambda connection: queries.list_turns(connection, session, before, limit))
-
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        return await self._database.do(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
         wanted = list(runs) if skip_active else [(await self._find(run))["id"] for run in runs]
@@ -360,29 +317,25 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                 for each, head in zip(runs, heads, strict=True):
                     question = "select started, updated from runs where id = %s"
                     found = await (await connection.execute(question, (head.run,))).fetchone()
-                    if found is None:
-                        await self._add(connection, each, head)
-                    elif found != (each.started, each.updated):
-                        raise _Differs
-            return True
-
-        try:
-            return await self._database.do(work, seconds=3600)
-        except _Differs:
+                    if found == (each.started, each.updated):
+                        continue
+                    if found is not None:
+                        raise Rollback
+                    begun, values = describe(head, redaction.scrubber(()))
+                    rows = RowWriter(redaction.scrubber(()), iter([at for at, *_ in each.rows]).__next__, begun.crc)
+                    made = rows.make_rows((codec.decode_record(data), body) for _, data, body in each.rows)
+                    made_ending = rows.make_ending(each.status, each.outcome, each.totals)
+                    values |= columns_of(made)
+                    values |= {"started": each.started, "owner": "", "lease": 0, "root": None, "claim": 1}
+                    values |= {"digests": list(each.contents), "contents": list(each.contents.values())}
+                    values["state"] = made_ending[-1]
+                    (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
+                    ending = describe_ending(begun.question, each.status, each.totals, *made_ending, each.updated)
+                    await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+                return True
             return False
 
-    async def _add(self, connection: Connection, carried: CarriedRun, head: RunHead) -> None:
-        begun, values = describe(head, redaction.scrubber(()))
-        times = iter([at for at, *_ in carried.rows])
-        rows = RowWriter(redaction.scrubber(()), lambda: next(times), begun.crc)
-        made = rows.make_rows((codec.decode_record(data), body) for _, data, body in carried.rows)
-        made_ending = rows.make_ending(carried.status, carried.outcome, carried.totals)
-        values |= columns_of(made) | {"started": carried.started, "owner": "", "lease": 0, "root": None, "claim": 1}
-        contents = carried.contents
-        values |= {"digests": list(contents), "contents": list(contents.values()), "state": made_ending[-1]}
-        (n,) = await (await connection.execute(BEGIN, values)).fetchone() or (0,)
-        ending = describe_ending(begun.question, carried.status, carried.totals, *made_ending, carried.updated)
-        await connection.execute(f"update runs set {ENDING} where n = %(n)s", {**ending, "n": n})
+        return await self._database.do(work, seconds=3600)
 
     # -- what is kept about runs
 
@@ -390,17 +343,13 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         values = tuple(clean_value(each) for each in (kind, key, run, self._clock(), data.decode()))
         changes = "update set run = excluded.run, at = excluded.at, data = excluded.data" if replace else "nothing"
         new = "insert into kept (kind, key, run, at, data) values (%s, %s, %s, %s, %s)"
-        await self._execute(f"{new} on conflict (kind, key) do {changes}", values)
-
-    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
-        wanted = None if keys is None else list(keys)
-        return await self._database.do(lambda connection: queries.list_kept(connection, kind, wanted))
+        await self._database.execute(f"{new} on conflict (kind, key) do {changes}", values)
 
     async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
         wanted = [clean_text(key) for key in keys]
-        await self._execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
+        await self._database.execute("delete from kept where kind = %s and key = any (%s)", (kind, wanted))
         if labels:
-            await self._execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
+            await self._database.execute("update runs set label = '' where label <> '' and label = any (%s)", (wanted,))
 
     # -- the whole store
 
@@ -408,11 +357,8 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         return {"dead": True, "alive": False}.get(life_of_holder(owner))
 
     async def check(self) -> list[str]:
-        async def list_ids(connection: Connection) -> list[dict[str, Any]]:
-            return await queries.fetch(connection, "select id from runs order by n")
-
         wrong = []
-        for each in await self._database.do(list_ids):
+        for each in await self._fetch("select id from runs order by n"):
             try:
                 async for _ in self.iter_rows(each["id"]):
                     pass
@@ -453,7 +399,3 @@ class PostgresStore(PostgresQueue, PostgresSpending):
             return int(count)
 
         return await self._database.do(work)
-
-
-class _Differs(Exception):
-    """Another run has the id of one that is carried over."""

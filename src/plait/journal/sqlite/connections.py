@@ -57,13 +57,9 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     except OSError as error:
         raise faults.from_os(error, path) from None
     protect_journal(path)
+    address = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=0,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=32,
+        address, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=32
     )
     try:
         prepare(connection, path)
@@ -225,11 +221,3 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return application, version
-
-
-def busy_seconds_of_user() -> float:
-    """Return how long to wait for a locked journal: PLAIT_BUSY_SECONDS, or 10."""
-    try:
-        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
-    except ValueError:
-        return 10.0

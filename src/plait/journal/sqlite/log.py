@@ -28,7 +28,7 @@ class SqliteLog(LocalLog):
         """The place of the last durable row (for the writer's use)."""
         self._writer, self._n, self._rows, self._clock = writer, n, rows, clock
         self.has_ended = False
-        """`end` was called and the run's row says so."""
+        """`end` was called and the run's row says so: else the writer takes it back."""
 
     def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
         self.buffer(*records, durable=durable)
@@ -53,10 +53,6 @@ class SqliteLog(LocalLog):
         """Return the columns that end the run after the rows that were made."""
         said, sums, count, crc = self._rows.make_ending(status, outcome, totals)
         return (status, said, sums, count, at, crc, self._n)
-
-    def reopen(self) -> None:
-        """The run's end could not be written (for the writer's use)."""
-        self.has_ended = False
 
     def make_rows(self, records: Iterable[RecordAndBody], *, durable: bool = False) -> list[EventRow]:
         """Return the rows of records, at the run's next places."""

@@ -1,28 +1,34 @@
-"""Reads of the index of runs: found, listed, and their conversations. Never changes a file."""
+"""Reads of the index of runs: found, listed, and their conversations. They never change a file."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
+import os
 import re
 import sqlite3
-from collections.abc import Collection, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
 from plait.core import Attachment
-from plait.core.attachments import with_names
-from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.records import LastTurn, RunRow, RunTotals, SessionRow, SessionTurn
-from plait.journal.row_codec import damaged_rows, read_time
-from plait.journal.run_query import RunQuery
+from plait.journal.row_codec import check_content, damaged_rows, read_run, read_time, read_turn
+from plait.journal.run_query import ALL, RunQuery
+from plait.journal.sqlite import connections, faults
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
-from plait.journal.store import NEWEST, KeptRecord
+from plait.journal.sqlite.writer import Writer
+from plait.journal.store import NEWEST, KeptRecord, NoJournal, seconds_of_user
+
+T = TypeVar("T")
 
 _GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
 _RATED = """(SELECT CASE json_extract(data, '$.good') WHEN 1 THEN 'good' WHEN 0 THEN 'bad' END
@@ -33,6 +39,7 @@ _RUN = f"""
     head, outcome, totals,
     (SELECT json_extract(data, '$.grade') {_GRADED}),
     {_RATED}"""
+_NAMES = ("n", "id", "status", "owner", "started", "updated", "head", "outcome", "totals", "grade", "rating")
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 _CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
@@ -42,37 +49,12 @@ _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def read_content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
-    """Return the bytes of an attached file. Raises JournalError when they are missing or damaged."""
-    found = connection.execute("SELECT body FROM contents WHERE digest = ?", (attachment.digest,)).fetchone()
-    # A text may differ from its digest, because secrets in it are replaced.
-    if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
-        what = "is not in" if found is None else "is damaged in"
-        hint = "The run can be shown, but not resumed, forked or replayed. Ask the question again with the file."
-        raise JournalError(f"The attached file {attachment} {what} the journal {path}.", hint=hint)
-    return bytes(found[0])
-
-
 def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
-    """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
-    n, _, status, owned, started, updated, head, outcome, totals, grade, rating = found
-    if status == "running" and (not owned or life_of_holder(path, owned) == "dead"):
-        status = "interrupted"
-    return RunRow(
-        codec.decode_head(head),
-        status,
-        codec.decode_plain(outcome) if outcome else None,
-        codec.decode_plain(totals),
-        read_time(started),
-        read_time(updated),
-        owned,
-        codec.decode_plain(grade) if grade else None,
-        n,
-        rating or "",
-    )
+    row = dict(zip(_NAMES, found, strict=True))
+    return read_run(row, is_left=not row["owner"] or life_of_holder(path, row["owner"]) == "dead")
 
 
-def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
+def _list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
     """Return the runs that match, the newest first. See `RunQuery`."""
     runs: list[RunRow] = []
     for found in _select(connection, _RUN, query):
@@ -82,20 +64,6 @@ def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> li
         if query.status not in ("running", "interrupted") or run.status == query.status:
             runs.append(run)
     return runs
-
-
-def list_totals(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunTotals]:
-    """Return what the runs that match used. See `Store.list_totals`."""
-    if query.status in ("running", "interrupted"):  # which of both, only a whole row tells
-        query = structs.replace(query, numbers=tuple(row.n for row in list_runs(connection, path, query)) or (0,))
-    return [
-        RunTotals(
-            run, label, user, agent, tuple(codec.decode_plain(tags)), fork_at, read_time(at), codec.decode_plain(totals)
-        )
-        for run, label, user, agent, tags, fork_at, at, totals in _select(
-            connection, "id, label, user, agent, tags, fork_at, started, totals", query, query.limit
-        )
-    ]
 
 
 def _select(
@@ -144,27 +112,6 @@ def _select(
     return connection.execute(sql, [*values, limit])
 
 
-def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the names of loops, sessions and models. See `Store.list_values`."""
-    newest = f"(SELECT loop, session, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
-    queries = {
-        "loops": f"SELECT DISTINCT loop FROM {newest}",
-        "sessions": f"SELECT DISTINCT session FROM {newest}",
-        "models": f"SELECT DISTINCT json_extract(value, '$.spec') FROM {newest}, json_each(head, '$.models')",
-    }
-    return {
-        name: sorted(str(value) for (value,) in connection.execute(query) if value) for name, query in queries.items()
-    }
-
-
-def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
-    """Return what is kept of a kind, under these keys or all, in the order of writing."""
-    columns = "key, run, at, CAST(data AS BLOB)"  # a file from elsewhere may have anything there
-    where, values = ("", []) if keys is None else (f" AND key {_IN}", [json.dumps(list(keys))])
-    found = connection.execute(f"SELECT {columns} FROM kept WHERE kind = ?{where} ORDER BY rowid", (kind, *values))
-    return [KeptRecord(key, run, read_time(at), data) for key, run, at, data in found]
-
-
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
     """Return the numbers and ids of the child runs of a run, and of theirs."""
     found, callers = list[tuple[int, str]](), [run]
@@ -173,26 +120,6 @@ def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str
         found += children
         callers += [child for _, child in children]
     return found
-
-
-def list_turns(
-    connection: sqlite3.Connection, session: str, before: str | None, limit: int | None
-) -> list[SessionTurn]:
-    """Return the last `limit` turns of a conversation, in order. See `Store.list_turns`."""
-    where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
-    if before is not None and (n := _origin(connection, before)) is not None:
-        where, values = f"{where} AND n < ?", [session, n]
-    (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
-    columns = "id, question, json_extract(head, '$.attachments'), outcome, started, updated"
-    question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
-    found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
-    turns: list[SessionTurn] = []
-    for i, (run, asked, stored, outcome, started, updated) in reversed(list(enumerate(found))):
-        files = codec.decode_attachments(stored)
-        asked, time = with_names(asked, files), read_time(started)
-        said = _said(outcome)
-        turns.append(SessionTurn(count - i, run, asked, said, time, attachments=files, updated=updated))
-    return turns
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> tuple[LastTurn, str, str]:
@@ -204,16 +131,6 @@ def last_turn(connection: sqlite3.Connection, session: str) -> tuple[LastTurn, s
     return LastTurn(run, updated), status, owner
 
 
-def list_sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
-    """Return the conversations, the most recently used first. See `Store.list_sessions`."""
-    last = (
-        "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = '' GROUP BY session"
-    )
-    question = f"SELECT l.session, l.turns, r.question, r.started FROM ({last}) l JOIN runs r USING (n)"
-    found = connection.execute(f"{question} ORDER BY n DESC LIMIT ?", [limit])
-    return [SessionRow(name, turns, question, read_time(started)) for name, turns, question, started in found]
-
-
 def _origin(connection: sqlite3.Connection, run: str) -> int | None:
     """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
     number: int | None = None
@@ -222,12 +139,6 @@ def _origin(connection: sqlite3.Connection, run: str) -> int | None:
             break
         number, run = found
     return number
-
-
-def _said(outcome: str | None) -> str | None:
-    """Return the answer in an outcome, as text."""
-    answer = codec.decode_plain(outcome).get("answer") if outcome else None
-    return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
 
 
 def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:
@@ -256,3 +167,140 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
             return find_run(connection, prefix, path)  # another process has just begun it
         raise damaged_rows(path, prefix, "its entry in the index of ids is damaged")
     raise unknown_run(prefix, known)
+
+
+class SqliteIndex:
+    """The part of a `SqliteStore` that reads the index of runs, and what is kept about them."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.busy_seconds = seconds_of_user("PLAIT_BUSY_SECONDS", 10.0) if busy_seconds is None else busy_seconds
+        self._is_memory = self.path == connections.MEMORY
+        self._clock = clock
+        self._writer: Writer | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
+        wanted = {each.digest: each for each in attachments}
+        if not wanted:
+            return {}
+
+        def read(connection: sqlite3.Connection) -> dict[str, bytes]:
+            question = f"SELECT digest, body FROM contents WHERE digest IN ({', '.join('?' * len(wanted))})"
+            return dict(connection.execute(question, list(wanted)).fetchall())
+
+        stored = await self._read(read)
+        return {digest: check_content(each, stored.get(digest), self.path) for digest, each in wanted.items()}
+
+    async def find_run(self, prefix: str) -> RunRow:
+        return (await self._read(lambda connection: find_run(connection, prefix, self.path)))[1]
+
+    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
+        return await self._read(lambda connection: _list_runs(connection, self.path, query))
+
+    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+        columns, decode = "id, label, user, agent, tags, fork_at, started, totals", codec.decode_plain
+
+        def read(connection: sqlite3.Connection, query: RunQuery = query) -> list[RunTotals]:
+            if query.status in ("running", "interrupted"):  # which of both, only a whole row tells
+                going = tuple(row.n for row in _list_runs(connection, self.path, query))
+                query = structs.replace(query, numbers=going or (0,))
+            found = _select(connection, columns, query, query.limit)
+            return [
+                RunTotals(run, label, user, agent, tuple(decode(tags)), fork_at, read_time(at), decode(totals))
+                for run, label, user, agent, tags, fork_at, at, totals in found
+            ]
+
+        return await self._list(read)
+
+    async def list_values(self) -> dict[str, list[str]]:
+        newest = f"(SELECT loop, session, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
+        queries = {
+            "loops": f"SELECT DISTINCT loop FROM {newest}",
+            "sessions": f"SELECT DISTINCT session FROM {newest}",
+            "models": f"SELECT DISTINCT json_extract(value, '$.spec') FROM {newest}, json_each(head, '$.models')",
+        }
+
+        def read(connection: sqlite3.Connection) -> dict[str, list[str]]:
+            found = {name: connection.execute(query).fetchall() for name, query in queries.items()}
+            return {name: sorted(str(value) for (value,) in rows if value) for name, rows in found.items()}
+
+        return await self._read(read)
+
+    async def list_turns(
+        self, session: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[SessionTurn]:
+        columns = "id, question, json_extract(head, '$.attachments'), outcome, started, updated"
+
+        def read(connection: sqlite3.Connection) -> list[SessionTurn]:
+            where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
+            if before is not None and (n := _origin(connection, before)) is not None:
+                where, values = f"{where} AND n < ?", [session, n]
+            (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
+            question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
+            found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
+            return [
+                read_turn(count - i, run, asked, codec.decode_attachments(stored), *others)
+                for i, (run, asked, stored, *others) in reversed(list(enumerate(found)))
+            ]
+
+        return await self._list(read)
+
+    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+        last = "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = ''"
+        question = f"""SELECT l.session, l.turns, r.question, r.started FROM ({last} GROUP BY session) l
+            JOIN runs r USING (n) ORDER BY n DESC LIMIT ?"""
+        found = await self._list(lambda connection: connection.execute(question, [limit]).fetchall())
+        return [SessionRow(name, turns, question, read_time(started)) for name, turns, question, started in found]
+
+    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
+        columns = "key, run, at, CAST(data AS BLOB)"  # a file from elsewhere may have anything there
+        where, values = ("", []) if keys is None else (f" AND key {_IN}", [json.dumps(list(keys))])
+        question = f"SELECT {columns} FROM kept WHERE kind = ?{where} ORDER BY rowid"
+        found = await self._list(lambda connection: connection.execute(question, (kind, *values)).fetchall())
+        return [KeptRecord(key, run, read_time(at), data) for key, run, at, data in found]
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if not self._is_memory:
+            with connections.reading(self.path) as connection:
+                yield connection
+            return
+        writer = self._open_writer()
+        with writer.in_sqlite:
+            try:
+                yield writer.connection()
+            except sqlite3.Error as error:
+                raise faults.translate(error, self.path) from None
+
+    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in a thread. Every error is raised as a `JournalError`."""
+
+        def work() -> T:
+            with self._reading() as connection:
+                return read(connection)
+
+        return await asyncio.to_thread(work)
+
+    async def _list(self, read: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
+        """Read in a thread; nothing if there is no journal yet."""
+        try:
+            return await self._read(read)
+        except NoJournal:
+            return []
+
+    def _open_writer(self) -> Writer:
+        """Return the process's writer of the file at the path (and not of a deleted one)."""
+        found = self._writer
+        if found is not None and found.pid == os.getpid() and (found.is_current() or not found.idle):
+            return found
+        with self._lock:
+            # One of a file that is gone is let be: its runs may still write to it.
+            self._writer = Writer(self.path, self.busy_seconds)
+            return self._writer

@@ -8,17 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from plait.core.errors import JournalError
-from plait.journal import codec
 from plait.journal.records import Row
-from plait.journal.row_codec import (
-    Bodies,
-    RowReader,
-    crc_of_begun,
-    crc_of_state,
-    damaged_rows,
-    read_time,
-)
+from plait.journal.row_codec import Bodies, RowReader, crc_of_begun, crc_of_state, damaged_rows
 from plait.journal.sqlite import connections, faults, schema
 
 EventRow: TypeAlias = tuple[
@@ -88,26 +79,6 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, restored: Bodi
         reader.break_off()
     if wrong := reader.end(count):
         raise damaged_rows(path, run, wrong)
-
-
-def find_damage(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """Return what is wrong with the file and with each run, a sentence each."""
-    found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
-    wrong = [f"The file {path} is damaged: {line}." for line in found]
-    for (n,) in connection.execute("SELECT n FROM runs ORDER BY n").fetchall():
-        try:
-            for _ in iter_rows(connection, n, path, Bodies()):
-                pass
-        except JournalError as why:
-            wrong.append(why.message)
-    return wrong
-
-
-def read_new_rows(connection: sqlite3.Connection, n: int, after: int, until: int | None = None) -> list[Row]:
-    """Return the rows of a run after `after`, up to `until`, without bodies. Unchecked, for following a live run."""
-    query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
-    found = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
-    return [Row(seq, read_time(at), codec.decode_record(data)) for seq, at, data in found]
 
 
 _ROWS = (

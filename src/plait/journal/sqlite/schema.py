@@ -49,18 +49,12 @@ RUNS = SqlTable(
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
         SqlColumn("rows", "INTEGER", "how many rows its record had when it ended; NULL while it runs"),
         SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation of which the run is a turn; '': none"),
-        SqlColumn(
-            "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
-        ),
+        SqlColumn("label", "TEXT NOT NULL DEFAULT ''", "a name to find the run by: a cell of a comparison; '': none"),
         SqlColumn("caller", "TEXT NOT NULL DEFAULT ''", "the run whose tool started this run as its child; '': none"),
         SqlColumn("user", "TEXT NOT NULL DEFAULT ''", "the user for whom it was made; '': not given"),
         SqlColumn("agent", "TEXT NOT NULL DEFAULT ''", "the name of the agent that made it; '': none"),
         SqlColumn("tags", "TEXT NOT NULL DEFAULT '[]'", "JSON list of its tags"),
-        SqlColumn(
-            "totals",
-            "TEXT NOT NULL",
-            "JSON of the sums (steps, model calls, tool calls, usage, cost ...); `{}` until the end",
-        ),
+        SqlColumn("totals", "TEXT NOT NULL", "JSON of the sums (steps, calls, usage, cost ...); `{}` until the end"),
         SqlColumn(
             "crc",
             "INTEGER NOT NULL",
@@ -88,11 +82,7 @@ EVENTS = SqlTable(
         SqlColumn("tail", "INTEGER", "bytes that it shares with the end of the base's body; NULL: no base"),
         SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: not compressed"),
         SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
-        SqlColumn(
-            "crc",
-            "INTEGER NOT NULL",
-            "CRC-32 of the columns from `seq` on, continued from that of what the run began with",
-        ),
+        SqlColumn("crc", "INTEGER NOT NULL", "CRC-32 of the columns from `seq` on, after what the run began with"),
     ),
 )
 
@@ -115,8 +105,7 @@ MARKS = SqlTable(
         SqlColumn(
             "name",
             "TEXT PRIMARY KEY",
-            "`restored`: rows written before this time may be missing; `reader`: the oldest schema whose Plait can use "
-            "the file",
+            "`restored`: rows from before this time may be missing; `reader`: the oldest schema whose Plait can use it",
         ),
         SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970, or a version"),
     ),

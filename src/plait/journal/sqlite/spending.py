@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec import structs
 
 from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
-from plait.journal.sqlite.writer import Writer
+from plait.journal.sqlite.queries import SqliteIndex
 
 T = TypeVar("T")
 
@@ -23,14 +23,8 @@ _SETTLE = """UPDATE spending AS s SET usd = s.usd + :usd, tokens = s.tokens + :t
   FROM reservations r WHERE r.id = :id AND r.name = s.name"""
 
 
-class SqliteSpending:
+class SqliteSpending(SqliteIndex):
     """The counters of a `SqliteStore`. See `SpendingStore`."""
-
-    def _open_writer(self) -> Writer:
-        raise NotImplementedError
-
-    async def _list(self, read: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
-        raise NotImplementedError
 
     async def reserve(self, asked: Reservation, bounds: Sequence[SpendBound]) -> list[SpendCounter]:
         amount = asked.amount

@@ -12,23 +12,20 @@ import os
 import re
 import sqlite3
 import threading
-import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
-from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, RunExists, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
 from plait.journal.claims import mark_lost, require_claimable, require_turn
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import LastTurn, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
+from plait.journal.records import LastTurn, Row, RunHead
 from plait.journal.row_codec import (
     KEEP_AT_MOST,
     BegunRun,
@@ -37,31 +34,15 @@ from plait.journal.row_codec import (
     crc_of_state,
     describe_run,
     read_time,
+    scrub_contents,
 )
-from plait.journal.run_query import ALL, RunQuery
 from plait.journal.sqlite import connections, faults, queries, schema
 from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder
 from plait.journal.sqlite.log import SqliteLog
-from plait.journal.sqlite.rows import (
-    END,
-    add_rows,
-    check_run,
-    find_damage,
-    iter_rows,
-    read_new_rows,
-)
+from plait.journal.sqlite.rows import END, add_rows, check_run, iter_rows
 from plait.journal.sqlite.spending import SqliteSpending
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import (
-    ACTIVE,
-    ENDED,
-    KEEP_REQUESTS,
-    CarriedRun,
-    KeptRecord,
-    NoJournal,
-    RecordAndBody,
-    StoreInfo,
-)
+from plait.journal.store import ACTIVE, ENDED, KEEP_REQUESTS, CarriedRun, NoJournal, RecordAndBody, StoreInfo
 
 T = TypeVar("T")
 
@@ -93,18 +74,7 @@ class SqliteStore(SqliteSpending):
     """
 
     _shared: ClassVar[dict[Path, SqliteStore]] = {}
-
-    def __init__(
-        self, path: str | os.PathLike[str], *, busy_seconds: float | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
-        self.path = Path(path).expanduser()
-        self.busy_seconds = busy_seconds if busy_seconds is not None else connections.busy_seconds_of_user()
-        self._is_memory = self.path == connections.MEMORY
-        self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
-        self._clock = clock
-        self._writer: Writer | None = None
-        self._lock = threading.Lock()
-        self._owner_lock: OwnerLock | None = None
+    _owner_lock: OwnerLock | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> SqliteStore:
@@ -113,10 +83,6 @@ class SqliteStore(SqliteSpending):
         if wanted != connections.MEMORY:
             wanted = wanted.absolute()
         return cls._shared.setdefault(wanted, cls(wanted))
-
-    @property
-    def place(self) -> str:
-        return str(self.path)
 
     async def close(self) -> None:
         with self._lock:
@@ -137,28 +103,24 @@ class SqliteStore(SqliteSpending):
         after_turn: LastTurn | None = None,
     ) -> SqliteLog:
         writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
-        files = [(each, contents[each.digest]) for each in head.files if each.digest in contents]
-        stored = [(each.digest, scrubber(data) if each.kind == "text" else data) for each, data in files]
+        stored = scrub_contents(head, contents, scrubber)
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             self._hold_lock(owner)
             if after_turn is not None:
                 last, status, holder = queries.last_turn(connection, head.session)
-                if status != "running" or not self._may_go_on(last.run, holder):
+                going = _going.get((self._where, last.run))
+                # A run that this process was performing may have been left behind.
+                is_left = holder == owner_of_this_process() and (going is None or going.has_ended)
+                if status != "running" or is_left or life_of_holder(self._file, holder) != "alive":
                     status = ""
                 require_turn(head, after_turn, last, status)
             log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
-            connection.executemany(_ADD_CONTENT, stored)
+            connection.executemany(_ADD_CONTENT, stored.items())
             add_rows(connection, log.make_rows(records))
             return self._watch(log)
 
         return await writer.transact(work, is_short=not records and not stored)
-
-    def _may_go_on(self, run: str, owner: str) -> bool:
-        """Return whether a process performs a run of which it is the owner: this one may have left it behind."""
-        going = _going.get((self._where, run))
-        is_left = owner == owner_of_this_process() and (going is None or going.has_ended)
-        return not is_left and life_of_holder(self._file, owner) == "alive"
 
     def _insert_run(
         self,
@@ -223,7 +185,9 @@ class SqliteStore(SqliteSpending):
         def read(connection: sqlite3.Connection) -> list[Row]:
             n, _ = queries.find_run(connection, run, self.path)
             if not bodies:
-                return read_new_rows(connection, n, after, until)
+                query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+                new = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
+                return [Row(seq, read_time(at), codec.decode_record(data)) for seq, at, data in new]
             found = iter_rows(connection, n, self.path, Bodies(KEEP_AT_MOST))
             return [row for row in found if row.seq > after and (until is None or row.seq <= until)]
 
@@ -256,37 +220,7 @@ class SqliteStore(SqliteSpending):
         finally:
             await asyncio.to_thread(take, 0)
 
-    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
-        wanted = {each.digest: each for each in attachments}
-        if not wanted:
-            return {}
-        return await self._read(
-            lambda connection: {
-                digest: queries.read_content(connection, each, self.path) for digest, each in wanted.items()
-            }
-        )
-
     # -- the index of all runs
-
-    async def find_run(self, prefix: str) -> RunRow:
-        return (await self._read(lambda connection: queries.find_run(connection, prefix, self.path)))[1]
-
-    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
-        return await self._read(lambda connection: queries.list_runs(connection, self.path, query))
-
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
-        return await self._list(lambda connection: queries.list_totals(connection, self.path, query))
-
-    async def list_values(self) -> dict[str, list[str]]:
-        return await self._read(queries.list_values)
-
-    async def list_turns(
-        self, session: str, *, before: str | None = None, limit: int | None = None
-    ) -> list[SessionTurn]:
-        return await self._list(lambda connection: queries.list_turns(connection, session, before, limit))
-
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        return await self._list(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:
         await self._read(lambda connection: None)
@@ -362,10 +296,6 @@ class SqliteStore(SqliteSpending):
         otherwise = f"ON CONFLICT (kind, key) DO {f'UPDATE SET {changes}' if replace else 'NOTHING'}"
         await self._open_writer().transact(lambda connection: connection.execute(f"INSERT {_KEEP} {otherwise}", values))
 
-    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
-        wanted = None if keys is None else list(keys)
-        return await self._list(lambda connection: queries.list_kept(connection, kind, wanted))
-
     async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
         wanted = list(keys)
 
@@ -384,8 +314,19 @@ class SqliteStore(SqliteSpending):
         return None if life == "elsewhere" else life == "dead"
 
     async def check(self) -> list[str]:
+        def read(connection: sqlite3.Connection) -> list[str]:
+            found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
+            wrong = [f"The file {self.path} is damaged: {line}." for line in found]
+            for (n,) in connection.execute("SELECT n FROM runs ORDER BY n").fetchall():
+                try:
+                    for _ in iter_rows(connection, n, self.path, Bodies()):
+                        pass
+                except JournalError as why:
+                    wrong.append(why.message)
+            return wrong
+
         try:
-            return await self._read(lambda connection: find_damage(connection, self.path))
+            return await self._read(read)
         except UnknownRun:
             raise
         except JournalError as why:
@@ -417,41 +358,16 @@ class SqliteStore(SqliteSpending):
     # -- inside
 
     @property
+    def _where(self) -> str:
+        return f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
+
+    @property
     def _file(self) -> Path | None:
         return None if self._is_memory else self.path
 
     def _restored(self, connection: sqlite3.Connection) -> float:
         found = connection.execute("SELECT CAST(value AS REAL) FROM marks WHERE name = 'restored'").fetchone()
         return read_time(found[0]) if found is not None else 0.0
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        if not self._is_memory:
-            with connections.reading(self.path) as connection:
-                yield connection
-            return
-        writer = self._open_writer()
-        with writer.in_sqlite:
-            try:
-                yield writer.connection()
-            except sqlite3.Error as error:
-                raise faults.translate(error, self.path) from None
-
-    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in a thread. Every error is raised as a `JournalError`."""
-
-        def work() -> T:
-            with self._reading() as connection:
-                return read(connection)
-
-        return await asyncio.to_thread(work)
-
-    async def _list(self, read: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
-        """Read in a thread; nothing if there is no journal yet."""
-        try:
-            return await self._read(read)
-        except NoJournal:
-            return []
 
     def _hold_lock(self, owner: str) -> None:
         """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""
@@ -461,13 +377,3 @@ class SqliteStore(SqliteSpending):
     def _watch(self, log: SqliteLog) -> SqliteLog:
         _going[self._where, log.run] = log
         return log
-
-    def _open_writer(self) -> Writer:
-        """Return the process's writer of the file at the path (and not of a deleted one)."""
-        found = self._writer
-        if found is not None and found.pid == os.getpid() and (found.is_current() or not found.idle):
-            return found
-        with self._lock:
-            # One of a file that is gone is let be: its runs may still write to it.
-            self._writer = Writer(self.path, self.busy_seconds)
-            return self._writer

@@ -31,13 +31,13 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from plait.background import DONE, cancel_again
+from plait.background import DONE, cancel_again, settle
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
-from plait.journal.sqlite.orders import Item, Signal, Transaction
 from plait.journal.sqlite.rows import Ending, EventRow, insert
 from plait.user_files import hold_inodes, release_inodes
 
@@ -54,6 +54,32 @@ CHECKPOINT = 1000
 """Pages in the -wal file after which they are copied to the journal, as SQLite does itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 """Seconds between two attempts to write to a locked journal."""
+
+
+class Item(NamedTuple):
+    """Rows of a log to commit, with the run's ending if it ends. `until` is when to give up on a locked journal."""
+
+    log: SqliteLog
+    ending: Ending | None
+    future: asyncio.Future[None]
+    until: float
+
+
+class Signal(Enum):
+    """What else the thread is told to do."""
+
+    CHECKPOINT = 0
+    CLOSE = 1
+
+
+class Transaction(NamedTuple):
+    """A transaction of its own. Whoever takes the `ticket` decides: the thread begins it, or its caller drops it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    durable: bool
+    future: asyncio.Future[Any]
+    until: float
+    ticket: list[None]
 
 
 class Writer:
@@ -148,7 +174,7 @@ class Writer:
                 return DONE
             if not _is_locked(error):
                 if ending is not None:
-                    log.reopen()
+                    log.has_ended = False
                 raise faults.translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(Item(log, ending, future, time.monotonic() + self.busy_seconds))
@@ -290,7 +316,16 @@ class Writer:
             if items and (error := self._commit(items)) is not None:
                 if _is_locked(error):
                     return
-                left += self._commit_each_run(items, error)
+                # Retry run by run, so that one run's rows cannot fail those of others.
+                of_log: dict[int, list[Item]] = {}
+                for item in items:
+                    of_log.setdefault(id(item.log), []).append(item)
+                for mine in of_log.values():
+                    own = self._commit(mine) if len(of_log) > 1 else error
+                    if own is not None and _is_locked(own):
+                        left += mine
+                    elif own is not None:
+                        self._fail(mine, own)
             if len(items) < len(waiting):
                 left += [each for each in waiting if isinstance(each, Transaction) and not self._do(each)]
         self._leave(left)
@@ -299,20 +334,6 @@ class Writer:
             with self.in_sqlite, suppress(sqlite3.Error):
                 self._pages = self._quick = 0  # the next commit syncs the -wal file's new header: not on an event loop
                 self.connection().execute("PRAGMA wal_checkpoint")
-
-    def _commit_each_run(self, items: Sequence[Item], error: Exception) -> list[Item]:
-        """Retry a failed commit run by run, so that one run's rows cannot fail those of others."""
-        of_log: dict[int, list[Item]] = {}
-        for item in items:
-            of_log.setdefault(id(item.log), []).append(item)
-        left: list[Item] = []
-        for mine in of_log.values():
-            own = self._commit(mine) if len(of_log) > 1 else error
-            if own is not None and _is_locked(own):
-                left += mine
-            elif own is not None:
-                self._fail(mine, own)
-        return left
 
     def _commit(self, items: Sequence[Item]) -> Exception | None:
         """Commit the rows of some logs in one transaction. Returns what went wrong; nothing is written then."""
@@ -358,7 +379,7 @@ class Writer:
     def _fail(self, waiting: Iterable[Item | Transaction], error: BaseException) -> None:
         for each in waiting:
             if isinstance(each, Item) and each.ending is not None:
-                each.log.reopen()
+                each.log.has_ended = False
             self._settle(each.future, None, error)
 
     def _do(self, asked: Transaction) -> bool:
@@ -417,9 +438,4 @@ def _is_locked(error: BaseException) -> bool:
 
 def _set_results(settled: Iterable[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
     for future, result, error in settled:
-        if future.done():  # cancelled meanwhile
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+        settle(future, result, error)

@@ -48,7 +48,19 @@ def check_annotations(
             hint = "Put the rest into metadata."
             raise ConfigError(f"A run has at most {MOST_TAGS} tags, and no empty one.", hint=hint)
     if metadata is not None:
-        given["metadata"] = _check_metadata(metadata)
+        if not isinstance(metadata, Mapping) or not all(isinstance(name, str) for name in metadata):
+            raise ConfigError("metadata is no object with texts as names.", hint='Give a dict, such as {"order": 17}.')
+        try:
+            text = msgspec.json.encode(dict(metadata))
+            given["metadata"] = msgspec.json.decode(text)
+        except (TypeError, ValueError, RecursionError) as why:
+            hint = "Give values that JSON has."
+            raise ConfigError(f"metadata can't be written as JSON: {why}.", hint=hint) from None
+        if len(text) > LARGEST:
+            said = f"metadata has {len(text):,} bytes as JSON, more than {LARGEST:,}."
+            raise ConfigError(said, hint="Store less of it.")
+        if not _has_levels(given["metadata"], DEEPEST):  # the head of a run must stay readable
+            raise ConfigError(f"metadata is nested more than {DEEPEST} deep.", hint="Give it fewer levels.")
     if label is not None:
         if not isinstance(label, str):
             raise ConfigError(f"label is {label!r}.", hint="Give a text.")
@@ -67,22 +79,6 @@ def _check_text(name: str, value: Any, longest: int) -> str:
     if len(value) > longest:
         raise ConfigError(f"The {name} has {len(value):,} characters, more than {longest}.", hint="Give a shorter one.")
     return value
-
-
-def _check_metadata(metadata: Any) -> dict[str, Any]:
-    """Return a copy, as JSON has it."""
-    if not isinstance(metadata, Mapping) or not all(isinstance(name, str) for name in metadata):
-        raise ConfigError("metadata is no object with texts as names.", hint='Give a dict, such as {"order": 17}.')
-    try:
-        text = msgspec.json.encode(dict(metadata))
-        copy: dict[str, Any] = msgspec.json.decode(text)
-    except (TypeError, ValueError, RecursionError) as why:
-        raise ConfigError(f"metadata can't be written as JSON: {why}.", hint="Give values that JSON has.") from None
-    if len(text) > LARGEST:
-        raise ConfigError(f"metadata has {len(text):,} bytes as JSON, more than {LARGEST:,}.", hint="Store less of it.")
-    if not _has_levels(copy, DEEPEST):  # the head of a run must stay readable
-        raise ConfigError(f"metadata is nested more than {DEEPEST} deep.", hint="Give it fewer levels.")
-    return copy
 
 
 def _has_levels(value: Any, most: int) -> bool:

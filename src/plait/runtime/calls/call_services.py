@@ -149,8 +149,9 @@ class ToolServices:
         self._started[digest] += 1
         from plait.runtime.calls.child_runs import perform_child  # a child run needs all of the runtime
 
-        if not self._children:
-            self._pause()
+        if not self._children and self._limit is not None and (until := self._limit.when()) is not None:
+            self._left = until - self.loop.time()
+            self._limit.reschedule(None)
         try:
             with self._working(self._children):
                 return await perform_child(self, agent, question, deps, name, history)
@@ -168,22 +169,14 @@ class ToolServices:
             self._error = self._error or why.error
             raise
         finally:
-            self._go_on()
+            if self._limit is not None and not self._children and self._left > 0:
+                with suppress(RuntimeError):  # the tool has ended
+                    self._limit.reschedule(self.loop.time() + self._left)
 
     def time_limit(self, seconds: float) -> asyncio.Timeout:
         """Return the time limit of the tool. It stands still while child runs go on, which have limits of their own."""
         self._limit = asyncio.timeout(seconds)
         return self._limit
-
-    def _pause(self) -> None:
-        if self._limit is not None and (until := self._limit.when()) is not None:
-            self._left = until - self.loop.time()
-            self._limit.reschedule(None)
-
-    def _go_on(self) -> None:
-        if self._limit is not None and not self._children and self._left > 0:
-            with suppress(RuntimeError):  # the tool has ended
-                self._limit.reschedule(self.loop.time() + self._left)
 
     @property
     def usage(self) -> Usage:

@@ -25,7 +25,7 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
 from plait.journal.records import LastTurn, RunHead, SessionTurn
 from plait.journal.run_query import RunQuery
-from plait.journal.store import NoJournal, Store, is_default, read_timeline, wait_for
+from plait.journal.store import Store, find_runs, is_default, read_timeline, wait_for
 from plait.loops.compaction import TOKENS_A_BYTE
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
@@ -223,14 +223,8 @@ async def open_conversation(
         contents = await store.read_contents([file for turn in shown for file in turn.attachments])
     except JournalError:  # a file is damaged; their names remain
         shown, contents = tuple(structs.replace(turn, attachments=()) for turn in shown), {}
-    return Conversation(
-        session,
-        new_run_id(),
-        shown,
-        searched=is_hidden or always_searched,
-        contents=contents,
-        last_turn=LastTurn.of(turns),
-    )
+    searched, last = is_hidden or always_searched, LastTurn.of(turns)
+    return Conversation(session, new_run_id(), shown, searched=searched, contents=contents, last_turn=last)
 
 
 async def _read_session(
@@ -258,10 +252,7 @@ async def _read_session(
 
 async def require_answered(session: str, store: Store) -> None:
     """Raise `SessionWaits` if a run of the session waits for the user, because a message would not be its answer."""
-    try:
-        rows = await store.list_runs(RunQuery("waiting", session=check_session_name(session)))
-    except NoJournal:
-        return
+    rows = await find_runs(store, RunQuery("waiting", session=check_session_name(session)))
     row = next((each for each in rows if not each.head.parent), None)
     if row is None:
         return
@@ -280,10 +271,7 @@ async def require_answered(session: str, store: Store) -> None:
 
 async def has_read_outside(store: Store, session: str) -> bool:
     """Return whether a run of a conversation read content from outside, such as a web page."""
-    try:
-        return bool(await store.list_runs(RunQuery(session=session, is_tainted=True, children=True, limit=1)))
-    except NoJournal:
-        return False
+    return bool(await find_runs(store, RunQuery(session=session, is_tainted=True, children=True, limit=1)))
 
 
 def continue_conversation(session: str | None, room: int, history: ChatMessages) -> Conversation:

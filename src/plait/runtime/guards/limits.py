@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any, NoReturn
 
@@ -100,8 +101,22 @@ class LimitGuard(Guard):
         """Reserve what the effect may use. Return an attempt with a shorter reply if the limits have no room for the
         one that is wanted. Raises `LimitNear`, `LimitReached`."""
         match entry.effect:
-            case Think():
-                self._admit_think(entry)
+            case Think() as think:
+                # One that is started beside others, or that a tool makes, never gets the reserve.
+                if self._has_usd and not entry.by_tool:  # a tool may ask any model: its attempts say which
+                    _require_price(self._model_of(think.phase))
+                if (near := self.near) is not None:
+                    if entry.by_tool or entry.started:
+                        raise LimitNear(near.limit, near.detail)
+                    if self._concluding is not None:
+                        raise LimitReached(near.limit, near.detail)
+                else:
+                    most = self.limits.steps
+                    if most is not None and entry.step > most and not (think.repair or entry.by_tool):
+                        raise LimitNear("steps", f"the limit of {most} step{'s' * (most != 1)} is reached")
+                    for distance, guard in enumerate(self._line):
+                        guard._leave_room(distance, self)
+                self._hold_think(entry)
             case Attempt():
                 return self._admit_attempt(entry)
             case Call() | Execute() | Continue():
@@ -112,11 +127,11 @@ class LimitGuard(Guard):
                 child: StartChild = entry.effect
                 if child.run not in self.tally.children:  # else it began in an earlier process
                     for distance, guard in enumerate(self._line):
-                        depth, most = guard.limits.depth, guard.limits.children
+                        depth, children = guard.limits.depth, guard.limits.children
                         if distance + 1 > depth:
                             raise LimitNear("depth", f"{depth} level{'s' * (depth != 1)} of child runs are allowed")
-                        if guard._find_use()[0].runs > most:
-                            raise LimitNear("children", f"the run has its {most} child runs")
+                        if guard._find_use()[0].runs > children:
+                            raise LimitNear("children", f"the run has its {children} child runs")
                 self._hold(_Held(entry, self))
         return entry.effect
 
@@ -172,24 +187,6 @@ class LimitGuard(Guard):
         return spent + Spent(runs, requests) if runs or requests else spent, tokens, usd
 
     # -- model calls
-
-    def _admit_think(self, entry: Entry) -> None:
-        """Let a model call begin. One that is started beside others, or that a tool makes, never gets the reserve."""
-        think: Think = entry.effect
-        if self._has_usd and not entry.by_tool:  # a tool may ask any model: its attempts say which
-            _require_price(self._model_of(think.phase))
-        if (near := self.near) is not None:
-            if entry.by_tool or entry.started:
-                raise LimitNear(near.limit, near.detail)
-            if self._concluding is not None:
-                raise LimitReached(near.limit, near.detail)
-        else:
-            most = self.limits.steps
-            if most is not None and entry.step > most and not (think.repair or entry.by_tool):
-                raise LimitNear("steps", f"the limit of {most} step{'s' * (most != 1)} is reached")
-            for distance, guard in enumerate(self._line):
-                guard._leave_room(distance, self)
-        self._hold_think(entry)
 
     def _hold_think(self, entry: Entry) -> None:
         is_last = self.near is not None and not (entry.started or entry.by_tool)
@@ -289,17 +286,17 @@ class LimitGuard(Guard):
             is_only = is_last or (self.tally.own.calls == 0 and together == 1)
             prompts, replies = (1, least) if is_only else (together + 1, 2 * together * least + usual)
             lacks = "does not cover another call" + ("" if is_only else " and the final answer")
-            share = _Share(together, is_last, is_only, usual)
+            find_room = partial(_find_room, together, usual, is_last, is_only)
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - held_tokens
                 need = prompt * prompts + replies
                 words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need:,})"
-                rooms.append((share.find_room(left, prompt, 1.0), "tokens", words))
+                rooms.append((find_room(left, prompt, 1.0), "tokens", words))
             if limits.usd is not None:
                 left = limits.usd - (spent.cost_usd or 0.0) - held_usd
                 need_usd = base * prompts + price * replies
                 words = f"the rest of the budget, {max(0.0, left):.5f} USD, {lacks} (about {need_usd:.5f})"
-                rooms.append((share.find_room(left, base, price), "usd", words))
+                rooms.append((find_room(left, base, price), "usd", words))
         room, limit, words = min(rooms)
         if room < least:
             self._raise_over(limit, words, is_last)
@@ -338,26 +335,19 @@ class LimitGuard(Guard):
         return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """The share of a model call in what is left of a limit. `together` calls get equal parts. `is_last`: no other call
-    follows. `is_only`: there is no other one yet. `usual` are the output tokens of a reply."""
-
-    together: int
-    is_last: bool
-    is_only: bool
-    usual: int
-
-    def find_room(self, left: float, prompt: float, price: float) -> float:
-        """Return the output tokens that `left` has room for, if a prompt takes `prompt` and an output token `price`.
-        Half is kept for the call in reserve, whose prompt will hold this reply as well."""
-        whole = left - prompt
-        if price <= 0:
-            return math.inf if whole >= 0 else 0.0
-        half = ((left - prompt - self.usual * price) / self.together - prompt) / 2
-        if self.is_last or (self.is_only and half < SMALLEST_REPLY * price):
-            return whole / price  # a small budget is for one call
-        return min(half, whole) / price
+def _find_room(
+    together: int, usual: int, is_last: bool, is_only: bool, left: float, prompt: float, price: float
+) -> float:
+    """Return the output tokens that a model call has room for in what is `left` of a limit, if its prompt takes
+    `prompt` and an output token `price`. `together` calls get equal parts, `usual` are the output tokens of a reply.
+    Half is kept for the call in reserve, whose prompt will hold this reply as well, unless no other follows (`is_last`)
+    or a small budget is for one call (`is_only`: there is no other one yet)."""
+    whole = left - prompt
+    if price <= 0:
+        return math.inf if whole >= 0 else 0.0
+    half = ((left - prompt - usual * price) / together - prompt) / 2
+    is_for_one = is_last or (is_only and half < SMALLEST_REPLY * price)
+    return (whole if is_for_one else min(half, whole)) / price
 
 
 def _require_price(model: Model) -> None:

@@ -76,9 +76,14 @@ class AfterHooksGuard(Guard):
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         match entry.effect:
             case CheckAnswer(answer=answer) if isinstance(result, str) and not self._guard.is_near():
-                if result:
-                    self._count_objection(entry, result, fresh)
-                elif not fresh:
+                refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
+                if result and refused_by != {"grounding"}:
+                    if fresh and entry.key not in self._counted:
+                        entry.remark("output", result)
+                    self._counted.add(entry.key)
+                    if fresh and len(self._counted) > self._guard.output.retries:
+                        raise EndedByRefusal(remove_request(result), kind="output")
+                elif not result and not fresh:
                     self._guard.accepted = (self._guard.output.read(answer),)
             case Call() if fresh and result.ok and result.ends:
                 if objection := self._guard.find_objection(entry, result.value):
@@ -94,17 +99,6 @@ class AfterHooksGuard(Guard):
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
         return bool(result.ends)
-
-    def _count_objection(self, entry: Entry, objection: str, fresh: bool) -> None:
-        """Count and note an objection. Raises `EndedByRefusal` for one more than the model may answer."""
-        refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
-        if refused_by == {"grounding"}:
-            return
-        if fresh and entry.key not in self._counted:
-            entry.remark("output", objection)
-        self._counted.add(entry.key)
-        if fresh and len(self._counted) > self._guard.output.retries:
-            raise EndedByRefusal(remove_request(objection), kind="output")
 
 
 def make_output_guards(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from plait.core import Act, AskUser, CheckAnswer, CheckGrounding, Continue, Effect, Execute, Start, Think, WaitNext
+from plait.journal.keys import read_key
 from plait.runtime.performers.ask_model import AskModel
 from plait.runtime.performers.ask_user import AskTheUser
 from plait.runtime.performers.base import BasePerformer
@@ -49,8 +52,12 @@ class Performers:
 
     async def recall(self) -> None:
         """Take note of the work on record, and tell the guards, before the loop comes to it again."""
-        self.model.recall_fallbacks()
-        await recall_work(self.model.engine)
+        engine = self.model.engine
+        for key, found in engine.journal.items():  # effects that overlap may be performed in another order
+            at = read_key(key)
+            if at.attempt >= 0 and not at.mark and found.value is not UNSET and found.value.fallback:
+                engine.run_spec.phases.leave(found.asked.model)
+        await recall_work(engine)
 
     async def close(self) -> None:
         """End what goes on. The performers must not be used after that."""

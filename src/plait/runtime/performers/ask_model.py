@@ -20,7 +20,6 @@ from msgspec import UNSET, structs, to_builtins
 from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
-from plait.journal.keys import read_key
 from plait.journal.records import Asking, ResponseRecord, ResultRecord
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
@@ -34,6 +33,7 @@ from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_journal import NOTHING, FoundEntry
+from plait.runtime.spent import Spent
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -55,13 +55,6 @@ class AskModel(BasePerformer):
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
-
-    def recall_fallbacks(self) -> None:
-        """Ask the models that the record names from here: effects that overlap may be performed in another order."""
-        for key, found in self.engine.journal.items():
-            at = read_key(key)
-            if at.attempt >= 0 and not at.mark and found.value is not UNSET and found.value.fallback:
-                self.engine.run_spec.phases.leave(found.asked.model)
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -87,8 +80,7 @@ class AskModel(BasePerformer):
 
     def prepare_raised(self, key: str, effect: Think) -> None:
         call = self._begin_turn(effect)
-        entry = Entry(self.engine.run_id, key, call.step, call.asked, call.asked)
-        call.compare_attempts(entry)
+        call.compare_attempts(Entry(self.engine.run_id, key, call.step, call.asked, call.asked))
         raised = self.engine.journal.raised(key)
         kind = raised.kind if raised is not None else ""
         if kind == "EndedByRefusal" or (kind in ("LimitNear", "LimitReached") and call.attempts):
@@ -245,7 +237,7 @@ class AskForReply(BasePerformer):
                         self._listener.again()
                     raise
         reply = self._reply
-        engine.tally.count_reply(reply)
+        engine.tally.own += Spent(calls=1, usage=reply.usage, cost_usd=reply.cost)
         self._has_replied = True
         model = self._phases.find_model(think.phase, reply.model)
         for ability, said in self._rejected.items():  # asking without it has helped

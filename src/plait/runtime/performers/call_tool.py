@@ -34,6 +34,7 @@ from plait.runtime.guard import Entry, Suspend, make_open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
+from plait.runtime.spent import Spent
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
 from plait.tools.call_context import offer_services
@@ -129,7 +130,14 @@ class CallTool(BasePerformer):
         asked = read_call(found.asked)
         if asked != entry.asked and not self.engine.journal.is_same(entry.asked, asked):
             raise differs(entry.key, entry.step, line_of(asked), line_of(entry.asked))
-        made = self.read_recorded(entry, found)
+        made = MadeCall(asked) if found.made is UNSET else found.made
+        entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
+        entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
+        if found.value is not UNSET and found.made is UNSET and found.value.trouble == "refused":
+            # Its row has the loop's words alone; the guards saw it bound.
+            bound = self.engine.binder.bind(entry.asked)
+            if not bound.error:
+                entry.bound, entry.effect = bound, bound.call
         self._continued.add(entry.key)
         self._begun.add(entry.key)
         tool = entry.tool
@@ -139,19 +147,6 @@ class CallTool(BasePerformer):
             with suppress(BadInput) if is_in_doubt else nullcontext():
                 entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
                 entry.effect = bound.call
-
-    def read_recorded(self, entry: Entry, found: FoundEntry) -> MadeCall:
-        """Set the fields of an entry to what is on record of the call."""
-        asked = read_call(found.asked)
-        made = MadeCall(asked) if found.made is UNSET else found.made
-        entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
-        entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
-        if found.value is not UNSET and found.made is UNSET and found.value.trouble == "refused":
-            # Its row has the loop's words alone; the guards saw it bound.
-            bound = self.engine.binder.bind(entry.asked)
-            if not bound.error:
-                entry.bound, entry.effect = bound, bound.call
-        return made
 
     async def describe_unknown(self, calls: Sequence[Call]) -> None:
         """Find out what to say about calls of unknown tools, in a thread: tools are searched for it."""
@@ -213,7 +208,7 @@ class CallTool(BasePerformer):
         engine, tool, bound = self.engine, entry.tool, entry.bound
         assert tool is not None and bound is not None
         if entry.key not in self._begun:
-            engine.tally.count_tool_call()
+            engine.tally.own += Spent(tool_calls=1)
         if tool.person:
             made = await self._ask_user(entry)
             self._unreported.add(entry.key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
@@ -49,25 +50,16 @@ class CallTools(BasePerformer):
         """Make the calls, or return their recorded results. Raises `EndedByTool` if one of them ends the run."""
         engine, calls = self.engine, effect.calls
         journal = self.engine.journal
-        if (count := journal.count_calls(int(key))) > len(effect.calls):
+        if (count := journal.calls[int(key)]) > len(effect.calls):
             asked = [journal.find(f"{key}.{i}").asked for i in range(count)]
             expected = "\n".join("(another call)" if each is UNSET else line_of(read_call(each)) for each in asked)
             raise differs(key, self.engine.steps, expected, "\n".join(map(line_of, effect.calls)))
         tools = engine.run_spec.tools
         if tools.near is not None:
             await self._tool.describe_unknown(calls)
+        make = partial(Entry, fixed=effect.fixed, started=started, beside=beside)
         entries = [
-            Entry(
-                engine.run_id,
-                f"{key}.{i}",
-                engine.steps,
-                call,
-                call,
-                tools.get(call.tool),
-                fixed=effect.fixed,
-                started=started,
-                beside=beside,
-            )
+            make(engine.run_id, f"{key}.{i}", engine.steps, call, call, tools.get(call.tool))
             for i, call in enumerate(calls)
         ]
         if len(entries) == 1:
@@ -153,7 +145,7 @@ class CallTools(BasePerformer):
             for i, each in todo.items():
                 await make(i, each)
             return
-        engine.journal.begin_beside(len(todo))
+        engine.journal.beside += len(todo)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for i, each in todo.items():
@@ -161,7 +153,7 @@ class CallTools(BasePerformer):
         except BaseExceptionGroup as why:
             raise why.exceptions[0] from None
         finally:
-            engine.journal.begin_beside(-len(todo))
+            engine.journal.beside -= len(todo)
 
     def is_over_at_once(self, act: Act) -> bool:
         """Return whether its calls are over as soon as they begin: they are made on the event loop itself, and nobody

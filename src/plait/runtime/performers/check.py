@@ -1,10 +1,12 @@
-"""The checks of a loop: questions that only guards answer. A check has no row but the decisions about it."""
+"""What only guards decide: the checks of a loop, and the end of the run. They have no row but the decisions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from plait.core import CheckAnswer
+from msgspec import UNSET
+
+from plait.core import CheckAnswer, Failed
 from plait.journal.entries import say_refused
 from plait.journal.records import Asking
 from plait.runtime.guard import Entry
@@ -27,3 +29,27 @@ class Check(BasePerformer):
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         return quote(question, "answer", getattr(entry.effect, "answer", ""))
+
+
+class End(BasePerformer):
+    """The result of a `Finish` is the outcome: guards can change it. A refused one is `Failed`."""
+
+    work = "end"
+    subject = ("end", "final answer")
+
+    def __init__(self) -> None:
+        """It does nothing, so it needs no engine."""
+
+    def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
+        if by_user:
+            reason = f"The person refused the final answer{f': {reason}' if reason else ''}."
+        return Failed(reason, kind="refused")
+
+    def ask(self, entry: Entry, question: str, result: Any) -> Asking:
+        answer = getattr(result, "answer", None)
+        if result is UNSET or answer is None:
+            return Asking("approval", question)
+        return quote(question, "answer", answer)
+
+
+END = End()

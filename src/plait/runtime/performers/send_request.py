@@ -28,6 +28,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.phase_models import Phases
 from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
+from plait.runtime.spent import Spent
 from plait.runtime.tracing import UNWATCHED, ModelSpan
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class SendRequest(BasePerformer):
     async def perform(self, entry: Entry) -> tuple[ResponseRecord, bytes | None]:
         engine, attempt = self.engine, entry.effect
         model, think = attempt.model, limit_reply(attempt.think, attempt.max_tokens)
-        engine.tally.count_attempt()
+        engine.tally.own += Spent(requests=1)
         self._span.record_attempt(self._request)
         began = time.perf_counter()
         try:
@@ -162,7 +163,7 @@ class SendRequest(BasePerformer):
         if part is None:
             return None, None
         usage, cost = part.usage, cost_of_reply(part, model.rate, seconds)
-        self.engine.tally.count_lost(usage, cost)
+        self.engine.tally.own += Spent(usage=usage, cost_usd=cost)
         return usage, cost
 
     def decode_recorded(self, entry: Entry) -> Reply | None:

@@ -109,7 +109,13 @@ def estimate_plan(
     """Estimate what the plan's steps and the answer will take. `timeline` is that of the run that made the plan, or
     empty. `seen` is what earlier runs had."""
     seen = seen or Seen()
-    pace = _Pace(loop, context, task, phases, timeline, seen)
+    tokens_a_char, seconds_a_token, timed_model = TOKENS_A_CHAR, 0.0, ""
+    if timeline.replies and timeline.model_calls[0].phase == "plan":  # as in the planner's own call
+        call, reply = timeline.replies[0]
+        if reply.usage.input_tokens and not reply.usage.estimated:
+            tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(context, task))
+        if reply.usage.tokens:
+            seconds_a_token, timed_model = reply.seconds / reply.usage.tokens, call.model
     still = [step for step in plan.calls if step.id not in plan.evidence]
     asking = [step for step in still if loop.work_messages(context, task, step, {})]
     by_tool = [step for step in still if step not in asking]
@@ -119,13 +125,20 @@ def estimate_plan(
     def amounts(phase: str, guess: Guess) -> Amount:
         said = seen.reply("work", worker, guess)
         sizes = {step.id: seen.result(step.tool, guess) for step in by_tool}
-        sizes |= {step.id: round(said / pace.tokens_a_char) for step in asking}
+        sizes |= {step.id: round(said / tokens_a_char) for step in asking}
         results = {id: Observation(("evidence " * (size // 9 + 1))[:size]) for id, size in sizes.items()}
         results |= {id: Observation(text) for id, text in plan.evidence.items()}
-        if phase == "work":
-            return pace.amount(phase, [loop.work_messages(context, task, step, results) for step in asking], guess)
-        asked = loop.solve_messages(context, task, plan, results, context.observation_chars)
-        return pace.amount(phase, [asked], guess)
+        requests = [loop.work_messages(context, task, step, results) for step in asking]
+        if phase != "work":
+            requests = [loop.solve_messages(context, task, plan, results, context.observation_chars)]
+        model = phases.of(phase)
+        output = seen.reply(phase, model.spec, guess)
+        rate = seen.tokens_a_char(phase, model.spec, guess) or tokens_a_char
+        usages = [Usage(math.ceil(_chars(messages) * rate), output, estimated=True) for messages in requests]
+        is_timed = model.rate.kind != "watts" or model.spec == timed_model
+        costs = [model.rate.cost(usage, usage.tokens * seconds_a_token) if is_timed else None for usage in usages]
+        whole = sum(usages, Usage())
+        return Amount(whole.input_tokens, whole.output_tokens, total(costs))
 
     found = [
         PhaseExpected(phase, model, calls, *(amounts(phase, guess) for guess in (USUAL, LOW, HIGH)))
@@ -139,36 +152,6 @@ def estimate_plan(
         {step.tool: (seen.result(step.tool, USUAL), len(seen.results.get(step.tool, ()))) for step in by_tool},
         structs.replace(in_all(spent), phase="plan") if spent else None,
     )
-
-
-class _Pace:
-    """Tokens per character and seconds per token, as in the planner's own call."""
-
-    def __init__(
-        self, loop: Planner, context: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
-    ) -> None:
-        self._phases, self._seen = phases, seen
-        self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
-        if not timeline.replies or timeline.model_calls[0].phase != "plan":
-            return
-        call, reply = timeline.replies[0]
-        if reply.usage.input_tokens and not reply.usage.estimated:
-            self.tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(context, task))
-        if reply.usage.tokens:
-            self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, call.model
-
-    def amount(self, phase: str, requests: Sequence[Sequence[Message]], guess: Guess) -> Amount:
-        """Return what these requests take, with replies of the assumed length."""
-        model = self._phases.of(phase)
-        output = self._seen.reply(phase, model.spec, guess)
-        rate = self._seen.tokens_a_char(phase, model.spec, guess) or self.tokens_a_char
-        usages = [Usage(math.ceil(_chars(messages) * rate), output, estimated=True) for messages in requests]
-        costs = []
-        for usage in usages:
-            timed = model.rate.kind != "watts" or model.spec == self._timed
-            costs.append(model.rate.cost(usage, usage.tokens * self._seconds_a_token) if timed else None)
-        whole = sum(usages, Usage())
-        return Amount(whole.input_tokens, whole.output_tokens, total(costs))
 
 
 def _chars(messages: Iterable[Message]) -> int:
