@@ -18,12 +18,15 @@ import pytest
 
 import plait
 from plait.core.errors import ConfigError, JournalError
+from plait.core.events import Answer, Asked, Began
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.queue import QueueLimits
+from plait.journal.redaction import redact_with
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
+from plait.view.live_texts import ShownTexts
 from plait.workers import QueueWorker, version_of
 from postgres_server import shared_server
 
@@ -408,6 +411,85 @@ async def test_whoever_performs_a_run_that_is_cancelled_elsewhere_is_told_so(
     assert (run.status, run.reason) == ("cancelled", "enough")
     assert (await store.find_run("r")).status == "cancelled"
     await plait.open_journal(address).acancel("r")  # again: it is
+
+
+async def test_a_run_that_has_had_a_child_run_is_cancelled_too(address: str, store: PostgresStore) -> None:
+    child = make_agent(address, name="child").as_tool("ask_child", "Asks.")
+
+    @plait.tool
+    async def wait() -> str:
+        """Waits."""
+        await asyncio.sleep(20)
+        return "waited"
+
+    calls = [
+        {"calls": [{"name": name, "input": given}]} for name, given in (("ask_child", {"question": "?"}), ("wait", {}))
+    ]
+    agent = make_agent(address, model=plait.Scripted([*calls, {"answer": "done"}]), tools=[child, wait])
+    performing = asyncio.ensure_future(agent.arun("q", run_id="r"))
+
+    async def waits() -> bool:
+        rows = await store.read_rows("r") if await store.list_runs() else []
+        return any(getattr(row.record, "key", "") == "3.0" for row in rows)
+
+    await until(waits)
+    await plait.open_journal(address).acancel("r", "enough")
+    run = await asyncio.wait_for(performing, 15)
+    assert (run.status, run.reason) == ("cancelled", "enough")
+
+
+async def test_a_cancellation_that_its_process_did_not_live_to_see_is_not_for_a_run_that_was_resumed(
+    address: str, store: PostgresStore
+) -> None:
+    other = PostgresStore(address, lease=0.5)
+    agent = make_agent(address, model=plait.Scripted([{"answer": "done"}], delay=0.5))
+    _, head = await agent._runs.prepare_run("q", None, None, None, None, None, "r")
+    log = await other.begin(head, "elsewhere:1:2")
+    assert await other.ask_to_cancel("r", "enough")
+    other._leases.let_go(log.claim)  # its process is gone
+
+    async def is_left() -> bool:
+        return (await store.find_run("r")).status == "interrupted"
+
+    await until(is_left)
+    assert (await agent.aresume("r")).status == "answered"
+    await other.close()
+
+
+async def test_others_are_shown_no_more_of_a_reply_than_the_record_will_have(
+    address: str, store: PostgresStore
+) -> None:
+    agent = make_agent(address)
+    _, head = await agent._runs.prepare_run("q", None, None, None, None, None, "r")
+    log = await store.begin(head, ME, secrets=["sk-12345678"])
+    await store.watch_texts(["r"])
+    hear = ShownTexts(store).listen()
+    for event in (Began("r", "q", "react"), Asked(1, "act", "m"), Answer(1, "The key is sk-12345678.")):
+        hear(event)
+
+    async def is_shown() -> bool:
+        return "The key is" in (await store.watch_texts(["r"])).get("r", "")
+
+    await until(is_shown)
+    assert "The key is [secret]." in (await store.watch_texts(["r"]))["r"]
+    redact_with(lambda text: text.replace("alice@example.org", "[email]"))
+    try:
+        hear(Answer(1, " Write to alice@exampl"))
+        await asyncio.sleep(1.5)
+    finally:
+        redact_with(None)
+    assert "alice" not in (await store.watch_texts(["r"]))["r"]
+    await log.end("failed", {}, (await store.find_run("r")).totals)
+
+
+async def test_turns_of_a_session_whose_name_is_redacted_begin_too(address: str, store: PostgresStore) -> None:
+    redact_with(lambda text: text.replace("alice@example.org", "[email]"))
+    try:
+        for _ in range(2):
+            turn = make_agent(address).arun("q", session="alice@example.org")
+            assert (await asyncio.wait_for(turn, 10)).status == "answered"
+    finally:
+        redact_with(None)
 
 
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:

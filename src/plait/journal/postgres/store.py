@@ -134,8 +134,9 @@ class PostgresStore(PostgresQueue, PostgresSpending):
             if after_turn is None or taken:  # the queue keeps the turns of a session in order
                 return await write(connection)
             async with connection.transaction():
-                await connection.execute(_ONE_TURN, values)
-                run, updated, status = await (await connection.execute(_LAST_TURN, values)).fetchone() or ("", 0.0, "")
+                its = {"session": queries.clean_text(head.session)}  # as `list_turns` reads it, not as it is redacted
+                await connection.execute(_ONE_TURN, its)
+                run, updated, status = await (await connection.execute(_LAST_TURN, its)).fetchone() or ("", 0.0, "")
                 if run != head.run:  # else an answer was lost
                     require_turn(head, after_turn, LastTurn(run, updated), status)
                 return await write(connection)
@@ -224,6 +225,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {LEASE}"
+        hold += "" if above or is_taken else ", cancel = ''"  # whoever resumes it no longer wants it cancelled
 
         restored_at = float((await self._database.do(self._database.marks)).get("restored", 0))
         lost = _RESTORED if found["updated"] < restored_at else ""
