@@ -134,7 +134,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
             if after_turn is None or taken:  # the queue keeps the turns of a session in order
                 return await write(connection)
             async with connection.transaction():
-                its = {"session": queries.clean_text(head.session)}  # as `list_turns` reads it, not as it is redacted
+                its = {"session": clean_text(head.session)}  # as `list_turns` reads it, not as it is redacted
                 await connection.execute(_ONE_TURN, its)
                 run, updated, status = await (await connection.execute(_LAST_TURN, its)).fetchone() or ("", 0.0, "")
                 if run != head.run:  # else an answer was lost
