@@ -199,6 +199,15 @@ async def test_what_cannot_be_queued_is_said(address: str, tmp_path: Path) -> No
         await make_agent(address).using(name="").asubmit("q")
     with pytest.raises(ConfigError, match="is a file, and has no queue"):
         await make_agent(address).using(journal=tmp_path / "j.db").asubmit("q")
+    for odd in (
+        {"priority": 10**400},
+        {"priority": -(1 << 31)},
+        {"at": 1e300},
+        {"at": float("nan")},
+        {"queue": "a\0b"},
+    ):
+        with pytest.raises(ConfigError, match="queue's name|priority|no time"):
+            await make_agent(address).asubmit("q", **odd)
 
 
 async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(address: str, store: PostgresStore) -> None:
