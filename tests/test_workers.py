@@ -24,6 +24,7 @@ from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.queue import QueueLimits
 from plait.journal.redaction import redact_with
+from plait.journal.row_codec import Bodies
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
 from plait.view.live_texts import ShownTexts
@@ -499,6 +500,22 @@ async def test_turns_of_a_session_whose_name_is_redacted_begin_too(address: str,
             assert (await asyncio.wait_for(turn, 10)).status == "answered"
     finally:
         redact_with(None)
+
+
+async def test_a_run_that_another_process_goes_on_with_while_it_is_read_is_not_damaged(
+    address: str, store: PostgresStore
+) -> None:
+    @plait.tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    script = plait.Scripted([{"calls": [{"name": "send", "input": {}}]}, {"answer": "done"}])
+    agent = make_agent(address, model=script, tools=[send], approve="effects")
+    waits = await agent.arun("q", run_id="r")
+    found = await store._find("r")
+    assert waits.status == "waiting" and (await agent.aresume("r", "yes")).status == "answered"
+    assert [row async for row in store._iter_rows(found, Bodies())]
 
 
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:

@@ -286,8 +286,8 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     yield row
             if size is None or len(piece) < size:
                 break
-        # Rows that came since `found` was read do no harm: then it goes on, or they are counted.
-        if wrong := reader.end(found["rows"]):
+        # Rows that came since `found` was read do no harm: somebody went on with the run.
+        if wrong := reader.end(found["rows"] if last < (found["rows"] or 0) else None):
             raise damaged_rows(self.place, found["id"], wrong)
 
     async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
