@@ -207,7 +207,7 @@ async def test_what_cannot_be_queued_is_said(address: str, tmp_path: Path) -> No
         {"at": float("nan")},
         {"queue": "a\0b"},
     ):
-        with pytest.raises(ConfigError, match="queue's name|priority|no time"):
+        with pytest.raises(ConfigError, match=r"queue's name|priority|no time"):
             await make_agent(address).asubmit("q", **odd)
 
 
@@ -514,7 +514,10 @@ async def test_a_run_that_another_process_goes_on_with_while_it_is_read_is_not_d
     agent = make_agent(address, model=script, tools=[send], approve="effects")
     waits = await agent.arun("q", run_id="r")
     found = await store._find("r")
-    assert waits.status == "waiting" and (await agent.aresume("r", "yes")).status == "answered"
+    assert (
+        waits.status == "waiting"
+        and (await agent.aresume("r", "yes", question=waits.outcome.question)).status == "answered"
+    )
     assert [row async for row in store._iter_rows(found, Bodies())]
 
 
