@@ -28,7 +28,7 @@ from plait.journal.row_codec import Bodies
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
 from plait.view.live_texts import ShownTexts
-from plait.workers import QueueWorker, version_of
+from plait.workers import QueueWorker, hand_over, version_of
 from postgres_server import shared_server
 
 ME = owner_of_this_process()
@@ -421,6 +421,30 @@ async def test_whoever_performs_a_run_that_is_cancelled_elsewhere_is_told_so(
     assert (run.status, run.reason) == ("cancelled", "enough")
     assert (await store.find_run("r")).status == "cancelled"
     await plait.open_journal(address).acancel("r")  # again: it is
+
+
+async def test_an_answer_to_a_run_that_is_cancelled_meanwhile_does_not_wait_for_ever(
+    address: str, store: PostgresStore
+) -> None:
+    @plait.tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    script = plait.Scripted([{"calls": [{"name": "send", "input": {}}]}, {"answer": "done"}])
+    agent = make_agent(address, model=script, tools=[send], approve="effects")
+    run = await agent.asubmit("q")
+
+    async def waits() -> bool:
+        return (await store.find_run(run)).status == "waiting"
+
+    await work_until(QueueWorker({"a": agent}, store), waits)
+    question = ((await store.find_run(run)).outcome or {})["question"]
+    await plait.open_journal(address).acancel(run)
+    with pytest.raises(JournalError, match="cancelled while it was answered"):
+        await hand_over(agent, run, "yes", question)
+    assert (await store.find_run(run)).status == "cancelled"
+    assert (await agent.aresume(run)).status == "answered"
 
 
 async def test_a_run_that_has_had_a_child_run_is_cancelled_too(address: str, store: PostgresStore) -> None:
