@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import plait
+from plait.core import Waiting
 from plait.core.errors import ConfigError, JournalError
 from plait.core.events import Answer, Asked, Began
 from plait.journal.owner import owner_of_this_process
@@ -538,10 +539,8 @@ async def test_a_run_that_another_process_goes_on_with_while_it_is_read_is_not_d
     agent = make_agent(address, model=script, tools=[send], approve="effects")
     waits = await agent.arun("q", run_id="r")
     found = await store._find("r")
-    assert (
-        waits.status == "waiting"
-        and (await agent.aresume("r", "yes", question=waits.outcome.question)).status == "answered"
-    )
+    assert isinstance(waits.outcome, Waiting)
+    assert (await agent.aresume("r", "yes", question=waits.outcome.question)).status == "answered"
     assert [row async for row in store._iter_rows(found, Bodies())]
 
 
