@@ -18,7 +18,7 @@ import pytest
 
 import plait
 from plait.core import Waiting
-from plait.core.errors import ConfigError, JournalError
+from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.events import Answer, Asked, Began
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.log import PostgresLog
@@ -542,6 +542,9 @@ async def test_a_run_that_another_process_goes_on_with_while_it_is_read_is_not_d
     assert isinstance(waits.outcome, Waiting)
     assert (await agent.aresume("r", "yes", question=waits.outcome.question)).status == "answered"
     assert [row async for row in store._iter_rows(found, Bodies())]
+    await store.delete(["r"])
+    with pytest.raises(UnknownRun):
+        _ = [row async for row in store._iter_rows(found, Bodies())]
 
 
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:

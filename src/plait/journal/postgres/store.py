@@ -288,6 +288,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                 break
         # Rows that came since `found` was read do no harm: somebody went on with the run.
         if wrong := reader.end(found["rows"] if last < (found["rows"] or 0) else None):
+            await self._find(found["id"])  # else it was deleted while it was read
             raise damaged_rows(self.place, found["id"], wrong)
 
     async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
