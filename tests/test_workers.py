@@ -515,6 +515,9 @@ async def test_others_are_shown_no_more_of_a_reply_than_the_record_will_have(
         redact_with(None)
     assert "alice" not in (await store.watch_texts(["r"]))["r"]
     await log.end("failed", {}, (await store.find_run("r")).totals)
+    await store.delete(["r"])
+    left = await store._database.do(lambda connection: connection.execute("select count(*) from live_texts"))
+    assert await left.fetchone() == (0,)
 
 
 async def test_turns_of_a_session_whose_name_is_redacted_begin_too(address: str, store: PostgresStore) -> None:

@@ -335,8 +335,9 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     raise JournalError(f"Run {going[0]} is still going on.", hint="Stop it first, then delete it.")
                 family = await queries.families(connection, [row.head.run for row in rows])
                 numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
-                for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
-                    await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
+                for table in ("events", "late_results", "queue", "live_texts"):
+                    await connection.execute(f"delete from {table} where run = any (%s)", (numbers,))
+                await connection.execute("delete from runs where n = any (%s)", (numbers,))
                 await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
                 await connection.execute("delete from reservations where run = any (%s)", (ids,))
             return len(rows)
