@@ -445,6 +445,25 @@ def test_deleting_a_run_removes_files_that_no_other_run_has(tmp_path: Path) -> N
     assert agent.replay(second.id).whole
 
 
+def test_a_fork_keeps_its_files_when_the_other_run_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Scripted(["Final Answer: a cat"], abilities=Abilities(images=True, files=True))
+    agent = plait.Agent("react", model=model, journal=tmp_path / "j.db")
+    run, store = agent.run(["What?", PHOTO]), Journal.at(tmp_path / "j.db").store
+    begin = store.begin
+
+    async def delete_before(*values: Any, **more: Any) -> Any:
+        await store.delete([run.id])
+        await store.compact()
+        return await begin(*values, **more)
+
+    monkeypatch.setattr(store, "begin", delete_before)
+    forked = agent.fork(run.id, 1)
+    head = wait_for(store.find_run(forked.id)).head
+    assert set(wait_for(store.read_contents(head.attachments))) == {PHOTO.attachment.digest}
+
+
 def test_files_go_with_a_run_to_another_journal_and_into_an_export(tmp_path: Path) -> None:
     model = Scripted(["Final Answer: a cat"], abilities=Abilities(images=True))
     agent = plait.Agent("react", model=model, journal=tmp_path / "j.db")

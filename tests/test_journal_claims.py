@@ -131,7 +131,7 @@ def _head(path: Path) -> RunHead:
     other = Journal(path.with_suffix(".other"))
     plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=other.place).run("How many?")
     head = other.head("last")
-    return RunHead("r", head.question, head.loop, head.models, settings=head.settings)
+    return RunHead("r", head.question, head.loop, head.models, settings=head.settings, plait=head.plait)
 
 
 def _resuming(path: Path) -> subprocess.Popen[bytes]:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from cli_support import Shell, action, final
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import redaction
 from plait.journal.results import Results
+from plait.journal.sqlite import queries
 from plait.journal.store import Journal, wait_for
 
 SECRET = "the name of the patient is Joan Roe"
@@ -127,6 +129,22 @@ def test_the_redaction_function_sees_every_text_before_it_is_stored(tmp_path: Pa
     Journal.at(tmp_path / "j.db").close()
     assert b"Joan Roe" not in bytes_of(tmp_path) and b"[name]" in bytes_of(tmp_path)
     assert agent(tmp_path / "j.db").fork(run.id, 2).status == "answered"
+
+
+async def test_a_run_that_is_deleted_while_it_is_read_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, store = await agent(tmp_path / "j.db").arun("q"), Journal.at(tmp_path / "j.db").store
+    check_run = queries.check_run
+
+    def delete_before(*values: Any) -> int:
+        with sqlite3.connect(tmp_path / "j.db") as other:
+            other.execute("DELETE FROM runs")
+        return check_run(*values)
+
+    monkeypatch.setattr(queries, "check_run", delete_before)
+    with pytest.raises(UnknownRun, match="was deleted while it was read"):
+        await store.find_run(run.id)
 
 
 def test_a_redaction_function_that_fails_stores_nothing(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from plait.core.errors import ConfigError, ServerFailed
 from plait.journal.records import NoteRecord
 from plait.journal.spending import SpendCounter
 from plait.journal.store import open_store, wait_for
+from plait.models.base import Response
 from plait.models.prices import NANO
 from plait.runtime.guards import spending
 from plait.server.chat_format import content_of
@@ -242,6 +243,28 @@ def test_a_cancelled_run_gives_back_what_it_held(journal: str, tmp_path: Path) -
 
     asyncio.run(cancel())
     assert counters(journal)[""].held_usd == 0
+
+
+def test_a_request_that_was_sent_and_brought_nothing_counts_in_full(tmp_path: Path) -> None:
+    class Silent(plait.Scripted):
+        async def send(self, request: Any, think: Any, on_text: Any = None) -> Response:
+            try:
+                await asyncio.sleep(60)
+                raise AssertionError
+            except asyncio.CancelledError as why:
+                why.response = Response(0, b"")  # type: ignore[attr-defined]
+                raise
+
+    journal = str(tmp_path / "runs.db")
+    agent = agent_of(journal, "tokens=9000", model=Silent([], rate=RATE))
+
+    async def cancel() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(agent.arun("Q?"), 0.3)
+
+    asyncio.run(cancel())
+    counter = counters(journal)[""]
+    assert counter.tokens > spending.LONGEST_REPLY and counter.held_tokens == 0
 
 
 def test_a_run_that_is_cancelled_while_it_reserves_holds_nothing(

@@ -17,14 +17,19 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core.errors import ConfigError, JournalError
+from plait.core import Waiting
+from plait.core.errors import ConfigError, JournalError, UnknownRun
+from plait.core.events import Answer, Asked, Began
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
 from plait.journal.queue import QueueLimits
+from plait.journal.redaction import redact_with
+from plait.journal.row_codec import Bodies
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
-from plait.workers import QueueWorker, version_of
+from plait.view.live_texts import ShownTexts
+from plait.workers import QueueWorker, hand_over, version_of
 from postgres_server import shared_server
 
 ME = owner_of_this_process()
@@ -196,6 +201,15 @@ async def test_what_cannot_be_queued_is_said(address: str, tmp_path: Path) -> No
         await make_agent(address).using(name="").asubmit("q")
     with pytest.raises(ConfigError, match="is a file, and has no queue"):
         await make_agent(address).using(journal=tmp_path / "j.db").asubmit("q")
+    for odd in (
+        {"priority": 10**400},
+        {"priority": -(1 << 31)},
+        {"at": 1e300},
+        {"at": float("nan")},
+        {"queue": "a\0b"},
+    ):
+        with pytest.raises(ConfigError, match=r"queue's name|priority|no time"):
+            await make_agent(address).asubmit("q", **odd)
 
 
 async def test_a_worker_that_drains_hands_its_runs_back_and_another_goes_on(address: str, store: PostgresStore) -> None:
@@ -408,6 +422,132 @@ async def test_whoever_performs_a_run_that_is_cancelled_elsewhere_is_told_so(
     assert (run.status, run.reason) == ("cancelled", "enough")
     assert (await store.find_run("r")).status == "cancelled"
     await plait.open_journal(address).acancel("r")  # again: it is
+
+
+async def test_an_answer_to_a_run_that_is_cancelled_meanwhile_does_not_wait_for_ever(
+    address: str, store: PostgresStore
+) -> None:
+    @plait.tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    script = plait.Scripted([{"calls": [{"name": "send", "input": {}}]}, {"answer": "done"}])
+    agent = make_agent(address, model=script, tools=[send], approve="effects")
+    run = await agent.asubmit("q")
+
+    async def waits() -> bool:
+        return (await store.find_run(run)).status == "waiting"
+
+    await work_until(QueueWorker({"a": agent}, store), waits)
+    question = ((await store.find_run(run)).outcome or {})["question"]
+    await plait.open_journal(address).acancel(run)
+    with pytest.raises(JournalError, match="cancelled while it was answered"):
+        await hand_over(agent, run, "yes", question)
+    assert (await store.find_run(run)).status == "cancelled"
+    assert (await agent.aresume(run)).status == "answered"
+
+
+async def test_a_run_that_has_had_a_child_run_is_cancelled_too(address: str, store: PostgresStore) -> None:
+    child = make_agent(address, name="child").as_tool("ask_child", "Asks.")
+
+    @plait.tool
+    async def wait() -> str:
+        """Waits."""
+        await asyncio.sleep(20)
+        return "waited"
+
+    calls = [
+        {"calls": [{"name": name, "input": given}]} for name, given in (("ask_child", {"question": "?"}), ("wait", {}))
+    ]
+    agent = make_agent(address, model=plait.Scripted([*calls, {"answer": "done"}]), tools=[child, wait])
+    performing = asyncio.ensure_future(agent.arun("q", run_id="r"))
+
+    async def waits() -> bool:
+        rows = await store.read_rows("r") if await store.list_runs() else []
+        return any(getattr(row.record, "key", "") == "3.0" for row in rows)
+
+    await until(waits)
+    await plait.open_journal(address).acancel("r", "enough")
+    run = await asyncio.wait_for(performing, 15)
+    assert (run.status, run.reason) == ("cancelled", "enough")
+
+
+async def test_a_cancellation_that_its_process_did_not_live_to_see_is_not_for_a_run_that_was_resumed(
+    address: str, store: PostgresStore
+) -> None:
+    other = PostgresStore(address, lease=0.5)
+    agent = make_agent(address, model=plait.Scripted([{"answer": "done"}], delay=0.5))
+    _, head = await agent._runs.prepare_run("q", None, None, None, None, None, "r")
+    log = await other.begin(head, "elsewhere:1:2")
+    assert await other.ask_to_cancel("r", "enough")
+    other._leases.let_go(log.claim)  # its process is gone
+
+    async def is_left() -> bool:
+        return (await store.find_run("r")).status == "interrupted"
+
+    await until(is_left)
+    assert (await agent.aresume("r")).status == "answered"
+    await other.close()
+
+
+async def test_others_are_shown_no_more_of_a_reply_than_the_record_will_have(
+    address: str, store: PostgresStore
+) -> None:
+    agent = make_agent(address)
+    _, head = await agent._runs.prepare_run("q", None, None, None, None, None, "r")
+    log = await store.begin(head, ME, secrets=["sk-12345678"])
+    await store.watch_texts(["r"])
+    hear = ShownTexts(store).listen()
+    for event in (Began("r", "q", "react"), Asked(1, "act", "m"), Answer(1, "The key is sk-12345678.")):
+        hear(event)
+
+    async def is_shown() -> bool:
+        return "The key is" in (await store.watch_texts(["r"])).get("r", "")
+
+    await until(is_shown)
+    assert "The key is [secret]." in (await store.watch_texts(["r"]))["r"]
+    redact_with(lambda text: text.replace("alice@example.org", "[email]"))
+    try:
+        hear(Answer(1, " Write to alice@exampl"))
+        await asyncio.sleep(1.5)
+    finally:
+        redact_with(None)
+    assert "alice" not in (await store.watch_texts(["r"]))["r"]
+    await log.end("failed", {}, (await store.find_run("r")).totals)
+    await store.delete(["r"])
+    left = await store._database.do(lambda connection: connection.execute("select count(*) from live_texts"))
+    assert await left.fetchone() == (0,)
+
+
+async def test_turns_of_a_session_whose_name_is_redacted_begin_too(address: str, store: PostgresStore) -> None:
+    redact_with(lambda text: text.replace("alice@example.org", "[email]"))
+    try:
+        for _ in range(2):
+            turn = make_agent(address).arun("q", session="alice@example.org")
+            assert (await asyncio.wait_for(turn, 10)).status == "answered"
+    finally:
+        redact_with(None)
+
+
+async def test_a_run_that_another_process_goes_on_with_while_it_is_read_is_not_damaged(
+    address: str, store: PostgresStore
+) -> None:
+    @plait.tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    script = plait.Scripted([{"calls": [{"name": "send", "input": {}}]}, {"answer": "done"}])
+    agent = make_agent(address, model=script, tools=[send], approve="effects")
+    waits = await agent.arun("q", run_id="r")
+    found = await store._find("r")
+    assert isinstance(waits.outcome, Waiting)
+    assert (await agent.aresume("r", "yes", question=waits.outcome.question)).status == "answered"
+    assert [row async for row in store._iter_rows(found, Bodies())]
+    await store.delete(["r"])
+    with pytest.raises(UnknownRun):
+        _ = [row async for row in store._iter_rows(found, Bodies())]
 
 
 def test_the_version_of_an_agent_is_the_same_in_every_process() -> None:

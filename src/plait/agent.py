@@ -22,7 +22,7 @@ from plait.core import Event, Loop, ToolSpec, Waiting
 from plait.core.errors import ConfigError, SessionBusy, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
-from plait.journal.queue import require_queue
+from plait.journal.queue import check_place, require_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import RunLog, Store, is_default, read_timeline, without_password
 from plait.journal.timeline import Timeline
@@ -232,6 +232,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         if not self.name:
             hint = 'Agent(name="support"): workers find it by its name.'
             raise ConfigError("An agent without a name can't be put in a queue.", hint=hint)
+        check_place(queue, priority, at)
         head, files = self._runs.make_queued_head(question, session)
         head = msgspec.structs.replace(head, **check_annotations(**about))
         store = require_queue(self._parts.require_store())

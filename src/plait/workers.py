@@ -22,10 +22,10 @@ import msgspec
 
 from plait import __version__
 from plait.agent import Agent
-from plait.core import Event
+from plait.core import Cancelled, Event
 from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
 from plait.journal.owner import owner_of_this_process
-from plait.journal.queue import QueueLimits, QueueStore
+from plait.journal.queue import QueueLimits, QueueStore, require_queue
 from plait.journal.records import RunRow
 from plait.journal.store import read_timeline
 from plait.runtime import runs
@@ -147,13 +147,18 @@ class QueueWorker:
 
 async def hand_over(agent: Agent[Any, Any], run: str, answer: str | None, question: str | None) -> None:
     """Record the user's answer to a question of a run that is in a queue, and let a worker go on with it. Raises as
-    `Agent.aresume` does."""
+    `Agent.aresume` does, and `JournalError` if the run was cancelled meanwhile."""
     agent, store, row = await agent._find_recorded(run)
     timeline = await read_timeline(store, row.head.run, bodies=False)
     async with open_deps(agent.make_deps, None) as deps:
         run_spec = await agent._runs.prepare_resume(row.head, timeline, None, deps)
         _, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question)
-        await log.hand_back()
+        if await require_queue(store).list_queue(run=row.head.run):
+            await log.hand_back()
+            return
+        reason = "It was cancelled while it was answered."
+        await log.end(Cancelled.status, msgspec.to_builtins(Cancelled(reason)), row.totals)
+        raise JournalError(f"Run {row.head.run} is in no queue. {reason}", hint="Resume it, then it goes on.")
 
 
 async def begin(

@@ -125,6 +125,16 @@ class QueueStore(Store, Protocol):
         ...
 
 
+def check_place(queue: str, priority: int, at: float | None) -> None:
+    """Raise `ConfigError` for a place in a queue that a database cannot hold."""
+    if not 0 < len(queue) <= 200 or not queue.isprintable():
+        raise ConfigError(f"{queue[:50]!r} can't be a queue's name.", hint="Give it a word, such as 'default'.")
+    if not abs(priority) < 1 << 31:
+        raise ConfigError("The priority is too large.", hint="Give a whole number such as 10.")
+    if at is not None and not abs(at) < 1e11:
+        raise ConfigError(f"at={at!r} is no time of a run.", hint="Give seconds since 1970, such as time.time() + 60.")
+
+
 def has_queue(store: Store) -> TypeGuard[QueueStore]:
     """Return whether a store has a queue."""
     return hasattr(store, "take")

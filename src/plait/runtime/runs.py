@@ -168,7 +168,9 @@ async def fork(run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, s
     if at < 1 or at > last + 1:
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
-    log = await store.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
+    contents = await store.read_contents(head.files)  # the other run may be deleted meanwhile, and its files with it
+    more: dict[str, Any] = {"secrets": run_spec.phases.secrets(), "contents": contents}
+    log = await store.begin(head, owner_of_this_process(), records, **more)
     return replace(run_spec, past=await _read_past(head, kept, store), trust_until=at), log
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import JournalError
-from plait.journal import codec
+from plait.journal import codec, redaction
 from plait.journal.queue import has_queue
 from plait.journal.store import Store
 from plait.models.stages import Stage
@@ -99,7 +99,8 @@ class ShownTexts:
 
     def hear(self, run: str, replies: PartialReplies) -> None:
         """Note that the unfinished replies of a run may have changed."""
-        if run and has_queue(self._store):
+        # The user's function redacts whole texts: of half a text it may leave what it would not leave of the whole.
+        if run and has_queue(self._store) and not redaction.is_set():
             self._changed[run] = replies
             if self._showing is None or self._showing.done():
                 self._showing = asyncio.ensure_future(self._show())

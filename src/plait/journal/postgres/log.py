@@ -158,7 +158,8 @@ class PostgresLog:
         return self._write({"updated": self._clock(), "crc": crc, "handed_back": True})
 
     def on_cancel(self, cancel: Callable[[str], None]) -> None:
-        self.claim.cancel = cancel
+        if self.claim.root == self._n:  # a child run is cancelled with the run at the top
+            self.claim.cancel = cancel
 
     async def find_late(self, key: str) -> LateResult | None:
         asked = {"run": self._n, "key": key}

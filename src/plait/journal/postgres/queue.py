@@ -246,7 +246,9 @@ class PostgresQueue(queries.PostgresIndex):
         await self._database.wait_for("queue", seconds)
 
     async def show_texts(self, texts: Mapping[str, str]) -> int:
-        values = {"runs": list(texts), "texts": [clean_text(each) for each in texts.values()]}
+        logs = [(self._going.get(run), text) for run, text in texts.items()]
+        shown = {log.run: clean_text(log.scrub(text.encode()).decode()) for log, text in logs if log is not None}
+        values = {"runs": list(shown), "texts": list(shown.values())}
         ((count, _),) = await self._database.execute(_SHOW, values, retry=False)
         return int(count)
 

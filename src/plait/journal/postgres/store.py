@@ -134,8 +134,9 @@ class PostgresStore(PostgresQueue, PostgresSpending):
             if after_turn is None or taken:  # the queue keeps the turns of a session in order
                 return await write(connection)
             async with connection.transaction():
-                await connection.execute(_ONE_TURN, values)
-                run, updated, status = await (await connection.execute(_LAST_TURN, values)).fetchone() or ("", 0.0, "")
+                its = {"session": clean_text(head.session)}  # as `list_turns` reads it, not as it is redacted
+                await connection.execute(_ONE_TURN, its)
+                run, updated, status = await (await connection.execute(_LAST_TURN, its)).fetchone() or ("", 0.0, "")
                 if run != head.run:  # else an answer was lost
                     require_turn(head, after_turn, LastTurn(run, updated), status)
                 return await write(connection)
@@ -211,6 +212,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
         values["crc"] = crc_of_state(begun, "running", "", None, None, found["totals"])
         fence = "select 1 from runs where n = %s and claim = %s" + (" for share" if above else " for no key update")
         hold = "" if above else f", claim = %(claim)s, lease_until = {LEASE}"
+        hold += "" if above or is_taken else ", cancel = ''"  # whoever resumes it no longer wants it cancelled
 
         restored_at = float((await self._database.do(self._database.marks)).get("restored", 0))
         lost = _RESTORED if found["updated"] < restored_at else ""
@@ -267,8 +269,9 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     yield row
             if size is None or len(piece) < size:
                 break
-        # Rows that came since `found` was read do no harm: then it goes on, or they are counted.
-        if wrong := reader.end(found["rows"]):
+        # Rows that came since `found` was read do no harm: somebody went on with the run.
+        if wrong := reader.end(found["rows"] if last < (found["rows"] or 0) else None):
+            await self._find(found["id"])  # else it was deleted while it was read
             raise damaged_rows(self.place, found["id"], wrong)
 
     # -- the index of all runs
@@ -289,8 +292,9 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     raise JournalError(f"Run {going[0]} is still going on.", hint="Stop it first, then delete it.")
                 family = await queries.families(connection, [row.head.run for row in rows])
                 numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
-                for table, column in (("events", "run"), ("late_results", "run"), ("queue", "run"), ("runs", "n")):
-                    await connection.execute(f"delete from {table} where {column} = any (%s)", (numbers,))
+                for table in ("events", "late_results", "queue", "live_texts"):
+                    await connection.execute(f"delete from {table} where run = any (%s)", (numbers,))
+                await connection.execute("delete from runs where n = any (%s)", (numbers,))
                 await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
                 await connection.execute("delete from reservations where run = any (%s)", (ids,))
             return len(rows)

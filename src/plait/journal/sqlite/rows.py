@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
+from plait.core.errors import UnknownRun
 from plait.journal.records import Row
 from plait.journal.row_codec import Bodies, RowReader, crc_of_begun, crc_of_state, damaged_rows
 from plait.journal.sqlite import connections, faults, schema
@@ -55,7 +56,8 @@ def add_rows(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:
 
 def check_run(connection: sqlite3.Connection, n: int, path: Path) -> int:
     """Return the check sum of what a run began with. Raises `JournalError` if the run's own row is damaged."""
-    found = connection.execute(_OWN, (n,)).fetchone()
+    if (found := connection.execute(_OWN, (n,)).fetchone()) is None:
+        raise UnknownRun("The run was deleted while it was read.", hint="`plait runs` lists the others.")
     begun = crc_of_begun(found[: len(_BEGUN)])
     if crc_of_state(begun, *found[len(_BEGUN) : -1]) != found[-1]:
         raise damaged_rows(path, str(found[0]), "its own row in the table of runs is damaged")

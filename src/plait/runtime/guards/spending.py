@@ -193,7 +193,9 @@ class SpendGuard(Guard):
                 self._held[entry.run, entry.key.rpartition("a")[0]] = held
             elif held is not None:
                 usage, amount = result.usage or Usage(), held.amount
-                used = (amount.usd, amount.tokens) if result.error == LOST else (_nano(result.cost), usage.tokens)
+                # Cancelled or out of time: it was sent, and nothing says what it took.
+                is_in_doubt = result.error == LOST or (usage.estimated and not usage.output_tokens)
+                used = (amount.usd, amount.tokens) if is_in_doubt else (_nano(result.cost), usage.tokens)
                 await self._settle(entry, held, *used)
         elif isinstance(result, Reply) and (held := self._held.pop(entry.id, None)) is not None:
             await self._settle(entry, held, _nano(result.cost), result.usage.tokens)
