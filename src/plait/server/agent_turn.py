@@ -115,14 +115,14 @@ class AgentTurn:
                     if state.session != before and state.is_known:
                         continue  # wait for the turn of that session instead
                     if state.session != before:
-                        turn.release()
+                        turn.close()
                 try:
                     active = await self._start_or_resume(state, named, on_event, key)
                 except SessionBusy:  # a turn at another server, or of another program
                     await asyncio.sleep(TURN_POLL)
                     state = await self._find_state(named)
                     continue
-                turn.release_after(active)
+                active.keep(turn)
                 return active
 
     async def _find_state(self, named: str | None) -> ConversationState:

@@ -164,7 +164,7 @@ class AgentCall:
                 raise ConfigError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
             else:
                 active = await manager.start(name, text, caller=caller, session=session, on_event=on_event)
-            turn.release_after(active)
+            active.keep(turn)
             return active
 
     async def _report_progress(self, events: asyncio.Queue[Event | None]) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import Event
-from plait.journal.codec import encode
 from plait.journal.served_runs import UNNAMED, RunLabel
 from plait.server.auth import Caller
 from plait.server.chat_format import (
@@ -33,6 +32,7 @@ from plait.server.errors import RequestRejected
 from plait.server.recorded_reply import Ending, list_answered, response_id
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
+from plait.view.live import format_event
 
 ITEM = 10_000_000
 """Numbers of events that an item of the output has."""
@@ -180,8 +180,7 @@ class ResponseFormat:
         return self._encode(kind, fields) if self._number > self._after else b""
 
     def _encode(self, kind: str, fields: dict[str, Any]) -> bytes:
-        event = {"type": kind, **fields, "sequence_number": self._number}
-        return f"event: {kind}\ndata: ".encode() + encode(event) + b"\n\n"
+        return format_event({"type": kind, **fields, "sequence_number": self._number}, kind)
 
     def _write(self, kind: str, text: str) -> bytes:
         """Add text to the open item; opens one of that type if need be."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -35,7 +35,7 @@ from plait.server.agents import ServedAgent, change_agent, makes_same_requests, 
 from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
 from plait.server.metrics import ProcessMetrics
-from plait.view.live_texts import PartialReplies, ShownTexts, WatchedTexts
+from plait.view.live_texts import LiveTexts
 from plait.workers import hand_over
 
 GONE = "the client went away"
@@ -51,16 +51,12 @@ OnEvent = Callable[[Event], None]
 class ActiveRun:
     """A run that this process performs. `run` is its id once `begun` returned; `agent` is the served agent's name."""
 
-    def __init__(
-        self, agent: str = "", session: str = "", on_event: OnEvent | None = None, shown: ShownTexts | None = None
-    ) -> None:
+    def __init__(self, texts: LiveTexts, agent: str, session: str, on_event: OnEvent | None) -> None:
         self.agent, self.session, self.run = agent, session, ""
-        self._shown = shown
         self.result: Run | None = None
-        self.partial_replies = PartialReplies()
         self.started = time.monotonic()
         self.task: asyncio.Task[Run]
-        self._on_event = on_event
+        self._texts, self._on_event = texts, on_event
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
@@ -82,41 +78,27 @@ class ActiveRun:
         """Cancel the run for a reason that the journal stores. Returns False if it is over or already cancelled."""
         return not self.task.cancelling() and self.task.cancel(reason)
 
+    def keep(self, turn: ExitStack) -> None:
+        """Let the next turn of the conversation begin when this run is over."""
+        kept = turn.pop_all()
+        self.task.add_done_callback(lambda _: kept.close())
+
     async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
-        run = await work(on_event=self._hear)
+        with self._texts.listen() as show:
+            run = await work(on_event=partial(self._hear, show))
         self.run, self.result = run.id, self.result or run
         return run
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, show: OnEvent, event: Event) -> None:
         if isinstance(event, Ended):
             self.result = event.run
-        self.partial_replies.add(event)
-        if self._shown is not None:
-            self._shown.hear(self.run, self.partial_replies)
+        show(event)
         if self._on_event is not None:
             self._on_event(event)
         if isinstance(event, Began):
             self.run = event.run
             if not self._began.done():
                 self._began.set_result(None)
-
-
-class TurnLock:
-    """The right to add a turn to a conversation. Nobody else can add one before it is released."""
-
-    def __init__(self, lock: asyncio.Lock | None) -> None:
-        self._lock = lock
-
-    def release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-    def release_after(self, active: ActiveRun) -> None:
-        """Let the next turn begin when this run is over."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            active.task.add_done_callback(lambda _: lock.release())
 
 
 class RunManager:
@@ -129,8 +111,7 @@ class RunManager:
         self.tokens = tokens or AccessTokens()
         self.agents = prepare_agents(agents)
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
-        self.watched = WatchedTexts(self.journal.store)
-        self._shown = ShownTexts(self.journal.store)
+        self.texts = LiveTexts(self.journal.store)
         self.metrics = ProcessMetrics(self.journal.store)
         self.metrics.running.set_function(lambda: self.running)
         self.metrics.queued.set_function(lambda: self.waiting)
@@ -175,8 +156,8 @@ class RunManager:
                 400, "'response_format' can't be used here. The agent has an output type.", param="response_format"
             )
         arun = self._with_output(served, output).arun
-        active = ActiveRun(agent, session or "", on_event, self._shown)
-        return await self._perform(active, partial(arun, question, session=session, history=history, **said))
+        work = partial(arun, question, session=session, history=history, **said)
+        return await self._perform(ActiveRun(self.texts, agent, session or "", on_event), work)
 
     def _annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
         label, user = str(RunLabel(caller.owner, agent, key)), caller.user(about.get("user") or "")
@@ -198,8 +179,8 @@ class RunManager:
         """
         top = await self._find_top(await self.find_run(run, caller))
         head = (await self._find_resumable(top.head.run, caller)).head
-        active = ActiveRun(_agent_name(head), head.session, on_event, self._shown)
-        return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
+        work = partial(self.agent_for(head).aresume, head.run, answer, question=question)
+        return await self._perform(ActiveRun(self.texts, _agent_name(head), head.session, on_event), work)
 
     async def submit(
         self,
@@ -241,7 +222,7 @@ class RunManager:
         head = (await self._find_resumable(run, caller)).head
         async with self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
-            turn.release_after(active)
+            active.keep(turn)
         return active
 
     async def fork(
@@ -251,10 +232,8 @@ class RunManager:
         head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), dict(changes or {}))
         name = _agent_name(head)
-        label = str(RunLabel(caller.owner, name))
-        return await self._perform(
-            ActiveRun(name, head.session, None, self._shown), partial(agent.afork, head.run, at, label=label)
-        )
+        work = partial(agent.afork, head.run, at, label=str(RunLabel(caller.owner, name)))
+        return await self._perform(ActiveRun(self.texts, name, head.session, None), work)
 
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
         """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it
@@ -267,17 +246,6 @@ class RunManager:
             await cancel_run(self.journal.store, found.head.run, reason)
         except JournalError as why:
             raise RequestRejected(409, why.message, hint=why.hint, may_retry=False) from None
-
-    @contextmanager
-    def unfinished_replies(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-        """Within it, the function returns what the models of a run write just now, wherever it is performed."""
-        with self.watched.watch(run) as elsewhere:
-
-            def read() -> list[dict[str, Any]]:
-                active = self.active.get(run)
-                return active.partial_replies.steps() if active is not None else elsewhere()
-
-            yield read
 
     # -- who may see what
 
@@ -370,19 +338,15 @@ class RunManager:
     # -- places and turns
 
     @asynccontextmanager
-    async def take_turn(self, session: str | None) -> AsyncIterator[TurnLock]:
-        """Wait until the conversation's turn before this one is over. None: a new conversation does not wait."""
-        lock = None
-        if session is not None:
-            lock = self._turns.get(session)
-            if lock is None:
-                lock = self._turns[session] = asyncio.Lock()
-            await self._acquire(lock)
-        turn = TurnLock(lock)
-        try:
+    async def take_turn(self, session: str | None) -> AsyncIterator[ExitStack]:
+        """Wait until the conversation's turn before this one is over. None: a new conversation does not wait. Nobody
+        else can add a turn before what it returns is closed, or the run that keeps it is over (`ActiveRun.keep`)."""
+        with ExitStack() as turn:
+            if session is not None:
+                lock = self._turns.setdefault(session, asyncio.Lock())
+                await self._acquire(lock)
+                turn.callback(lock.release)
             yield turn
-        finally:
-            turn.release()
 
     async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
         """Wait for a place, start the run, and wait until the journal has it."""
