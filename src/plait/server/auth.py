@@ -63,7 +63,7 @@ class BrowserLogin:
 
 @dataclass(frozen=True)
 class _KnownToken:
-    token: bytes
+    token: str
     signer: bytes
     caller: Caller
 
@@ -91,7 +91,7 @@ class AccessTokens:
         # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
         found = None
         for known in self._known:
-            if _is_equal(known.token, token.encode("utf-8", "surrogateescape")):
+            if _is_same(known.token, token):
                 found = known.caller
         return found
 
@@ -152,12 +152,9 @@ def _split_tokens(name: str, value: str) -> list[str]:
 def _derive(token: str, *, full: bool) -> _KnownToken:
     owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
     signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
-    return _KnownToken(token.encode(), signer, Caller(owner, full))
+    return _KnownToken(token, signer, Caller(owner, full))
 
 
 def _is_same(one: str, other: str) -> bool:
-    return _is_equal(one.encode(), other.encode("utf-8", "surrogateescape"))
-
-
-def _is_equal(one: bytes, other: bytes) -> bool:
-    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())
+    digests = [hashlib.sha256(each.encode("utf-8", "surrogateescape")).digest() for each in (one, other)]
+    return hmac.compare_digest(*digests)
