@@ -104,7 +104,7 @@ async def test_a_fork_may_change_the_loop(journal: Path) -> None:
     assert (head.parent, head.loop["options"]["max_parse_errors"]) == (run, 5)
     assert RunLabel.parse(head.label) == RunLabel(ONE.owner, "plait")
     with pytest.raises(UnknownRun):
-        await manager.fork(run, 1, caller=TWO)
+        await manager.fork(run, 1, {}, caller=TWO)
 
 
 def test_a_fork_keeps_models_of_single_phases_unless_all_get_another() -> None:

@@ -130,14 +130,9 @@ class AccessCheck:
         if needs == OPEN and (caller is not None or not given):
             return caller
         if caller is None:
-            raise RequestRejected(
-                401,
-                "The token is not known." if given else "A token is needed.",
-                hint="Send it as Authorization: Bearer TOKEN.",
-                kind="authentication_error",
-                code="invalid_api_key",
-                metric="token",
-            )
+            text = "The token is not known." if given else "A token is needed."
+            hint, kind = "Send it as Authorization: Bearer TOKEN.", "authentication_error"
+            raise RequestRejected(401, text, hint=hint, kind=kind, code="invalid_api_key", metric="token")
         if needs == FULL and not caller.full:
             text = "This token opens the endpoints only."
             raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")

@@ -17,7 +17,6 @@ from plait.core.errors import UnknownRun
 from plait.journal import codec
 from plait.journal.owner import new_run_id
 from plait.journal.store import KEEP_REQUESTS, Store
-from plait.server.auth import Caller
 from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
 
@@ -54,11 +53,9 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     if not key:
         return None
     if len(key) > LONGEST:
-        raise RequestRejected(
-            400, f"The Idempotency-Key has more than {LONGEST} characters.", code="bad_idempotency_key"
-        )
-    owner = caller.owner if isinstance(caller, Caller) else ""
-    name = hashlib.sha256(f"{owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
+        text = f"The Idempotency-Key has more than {LONGEST} characters."
+        raise RequestRejected(400, text, code="bad_idempotency_key")
+    name = hashlib.sha256(f"{caller.owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
     parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
@@ -70,12 +67,7 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
         return made
     said = codec.decode_plain(found.data.decode())
     if said["digest"] != digest:
-        raise RequestRejected(
-            422,
-            "The Idempotency-Key was used for another request.",
-            hint="Send a new key with each new request.",
-            code="idempotency_key_reused",
-            may_retry=False,
-        )
+        text, hint = "The Idempotency-Key was used for another request.", "Send a new key with each new request."
+        raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
     made.run, made.part = found.run, said["part"]
     return made

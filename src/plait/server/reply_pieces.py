@@ -83,14 +83,8 @@ class ReplyPieces:
     def rest(self, content: str) -> str:
         """Return what is missing of the content. Raises `RequestRejected` if other content was sent."""
         if not content.startswith(self._sent):
-            raise RequestRejected(
-                500,
-                "The run replaced the answer that was sent in part.",
-                hint="The run's record has it whole.",
-                kind="run_error",
-                code="answer_changed",
-                may_retry=False,
-            )
+            text, hint = "The run replaced the answer that was sent in part.", "The run's record has it whole."
+            raise RequestRejected(500, text, hint=hint, kind="run_error", code="answer_changed", may_retry=False)
         return content[len(self._sent) :] if self._sent else self._separator + content
 
     def _separate(self, kind: str, step: int, text: str) -> str:

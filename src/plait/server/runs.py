@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NoReturn
@@ -152,9 +152,8 @@ class RunManager:
         said = self._annotate(agent, caller, about or {}, key)
         served = self.find_agent(agent)
         if output is not None and served.agent.output is not str:
-            raise RequestRejected(
-                400, "'response_format' can't be used here. The agent has an output type.", param="response_format"
-            )
+            text = "'response_format' can't be used here. The agent has an output type."
+            raise RequestRejected(400, text, param="response_format")
         arun = self._with_output(served, output).arun
         work = partial(arun, question, session=session, history=history, **said)
         return await self._perform(ActiveRun(self.texts, agent, session or "", on_event), work)
@@ -180,7 +179,7 @@ class RunManager:
         top = await self._find_top(await self.find_run(run, caller))
         head = (await self._find_resumable(top.head.run, caller)).head
         work = partial(self.agent_for(head).aresume, head.run, answer, question=question)
-        return await self._perform(ActiveRun(self.texts, _agent_name(head), head.session, on_event), work)
+        return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
 
     async def submit(
         self,
@@ -225,13 +224,11 @@ class RunManager:
             active.keep(turn)
         return active
 
-    async def fork(
-        self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
-    ) -> ActiveRun:
+    async def fork(self, run: str, at: int, changes: dict[str, Any], *, caller: Caller = ANYONE) -> ActiveRun:
         """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
         head = (await self.find_run(run, caller)).head
-        agent = change_agent(self.agent_for(head), dict(changes or {}))
-        name = _agent_name(head)
+        agent = change_agent(self.agent_for(head), changes)
+        name = agent_name(head)
         work = partial(agent.afork, head.run, at, label=str(RunLabel(caller.owner, name)))
         return await self._perform(ActiveRun(self.texts, name, head.session, None), work)
 
@@ -253,19 +250,14 @@ class RunManager:
         """Return the agent of that name. Raises `RequestRejected` in a form that clients know."""
         served = self.agents.get(name)
         if served is None:
-            raise RequestRejected(
-                404,
-                f"The model '{name}' does not exist.",
-                hint=f"These exist: {self.agent_names}.",
-                code="model_not_found",
-                param="model",
-            )
+            text, hint = f"The model '{name}' does not exist.", f"These exist: {self.agent_names}."
+            raise RequestRejected(404, text, hint=hint, code="model_not_found", param="model")
         return served
 
     def shows_thoughts(self, head: RunHead, caller: Caller) -> bool:
         """Return whether a caller may see what the models of a run say besides its answer. Clients may if the agent
         shows its thoughts, and has no hooks: the record has texts that a hook withheld or replaced."""
-        served = self.agents.get(_agent_name(head))
+        served = self.agents.get(agent_name(head))
         return caller.full or (served is not None and served.thoughts and not head.settings.get("hooks"))
 
     @property
@@ -309,7 +301,7 @@ class RunManager:
         """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one. It
         is found by the name under which a server made the run, or by that of the agent that another program used."""
         by_name = {each.agent.name: each for each in self.agents.values() if each.agent.name}
-        served = self.agents.get(_agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
+        served = self.agents.get(agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
         if served is not None:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
             # Nothing but the served agent has tools that were given in Python.
@@ -387,18 +379,13 @@ class RunManager:
         hint = "Ask again in a while."
         if self.stopping:
             self.metrics.add_refusal("stopping")
-            raise RequestRejected(
-                503, "The server is stopping.", hint=hint, kind="server_error", code="stopping", retry_after=5
-            )
+            text, kind = "The server is stopping.", "server_error"
+            raise RequestRejected(503, text, hint=hint, kind=kind, code="stopping", retry_after=5)
         self.metrics.add_refusal("full")
-        raise RequestRejected(
-            429,
-            f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait.",
-            hint=hint,
-            kind="rate_limit_error",
-            code="rate_limit_exceeded",
-            retry_after=self.metrics.estimate_wait(self.waiting, self.table.concurrent),
-        )
+        text = f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait."
+        kind, code = "rate_limit_error", "rate_limit_exceeded"
+        seconds = self.metrics.estimate_wait(self.waiting, self.table.concurrent)
+        raise RequestRejected(429, text, hint=hint, kind=kind, code=code, retry_after=seconds)
 
     # -- the end
 
@@ -421,6 +408,7 @@ class RunManager:
         self._deadline = 0.0
 
 
-def _agent_name(head: RunHead) -> str:
+def agent_name(head: RunHead) -> str:
+    """Return the name under which a server made a run; "" if none did."""
     label = RunLabel.parse(head.label)
     return label.agent if label is not None else ""

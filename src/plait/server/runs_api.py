@@ -209,11 +209,11 @@ class ViewerApi:
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         name = self._journal.run(run_id(request)).head.run
         texts = self._manager.texts.watch(name)
-        return stream_events(live.follow_run(self._journal, name, after, self._is_stopping, texts))
+        return stream_events(live.follow_run(self._journal, name, after, lambda: self._manager.stopping, texts))
 
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""
-        return stream_events(live.follow_list(self._journal, self._is_stopping))
+        return stream_events(live.follow_list(self._journal, lambda: self._manager.stopping))
 
     def comparisons(self, request: Request) -> Response:
         """Return the comparisons and how far they are."""
@@ -237,9 +237,6 @@ class ViewerApi:
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
         active = await self._manager.fork(run_id(request), at, changes, caller=request.state.caller)
         return json_response({"run": active.run}, 201)
-
-    def _is_stopping(self) -> bool:
-        return self._manager.stopping
 
 
 def _page(name: str) -> Response:

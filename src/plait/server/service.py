@@ -94,8 +94,7 @@ class RunService:
             return _accepted(key.run)
         session = caller.session(given.session) if given.session else None
         about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
-        if key is not None:
-            about["run_id"] = key.run
+        about["run_id"] = key.run if key is not None else None
         queue = self._manager.table.queue if given.queue is None else given.queue
         if not queue and (given.priority or given.at is not None):
             raise RequestRejected(400, "priority and at are for a queue.", hint="Name the queue.", param="queue")
@@ -105,9 +104,8 @@ class RunService:
                 run = await self._manager.submit(given.agent, given.question, caller, session, about, **more)
             else:
                 async with self._manager.take_turn(session) as turn:
-                    active = await self._manager.start(
-                        given.agent, given.question, caller=caller, session=session, about=about
-                    )
+                    start = self._manager.start
+                    active = await start(given.agent, given.question, caller=caller, session=session, about=about)
                     active.keep(turn)
                 run = active.run
         except RunExists as why:  # a request with the same key was faster
@@ -153,17 +151,14 @@ class RunService:
 
     async def answer(self, request: Request) -> Response:
         """Answer a question of a run, which then goes on."""
-        given = await parse_body(request, AnswerBody)
-        return await self._go_on(request, given.answer, given.question)
+        given, caller = await parse_body(request, AnswerBody), request.state.caller
+        run = await self._manager.answer(run_id(request), given.answer, question=given.question, caller=caller)
+        return _accepted(run)
 
     async def resume(self, request: Request) -> Response:
         """Let a run go on that was interrupted or cancelled."""
         await parse_body(request, ResumeBody)
-        return await self._go_on(request, None, None)
-
-    async def _go_on(self, request: Request, answer: str | None, question: str | None) -> Response:
-        run = run_id(request)
-        return _accepted(await self._manager.answer(run, answer, question=question, caller=request.state.caller))
+        return _accepted(await self._manager.answer(run_id(request), caller=request.state.caller))
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a run: soon, if another process performs it."""
@@ -217,10 +212,8 @@ async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str,
     """Return a run with its open questions, and its place in a queue (None: in none)."""
     asked = [msgspec.to_builtins(each) for each in await read_open_questions(store, row)]
     queued = (await store.list_queue(run=row.head.run)) if has_queue(store) and row.status not in OVER else []
-    place = (
-        {name: getattr(queued[0], name) for name in ("queue", "priority", "not_before", "reason")} if queued else None
-    )
-    return {**_describe(row, caller), "questions": asked, "queued": place}
+    places = [{name: getattr(each, name) for name in ("queue", "priority", "not_before", "reason")} for each in queued]
+    return {**_describe(row, caller), "questions": asked, "queued": places[0] if places else None}
 
 
 def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
