@@ -49,7 +49,7 @@ class AgentTurn:
     async def answer(self, request: Request) -> Response:
         """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
         key = await read_key(request, self._manager.journal.store)
-        if key is not None and await key.is_known():
+        if key is not None and key.has_begun:
             return await self.answer_again(request, key.run, key.part)
         active: ActiveRun | None = None
         asked, format = self._asked, self._format
@@ -59,7 +59,7 @@ class AgentTurn:
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
             if asked.stream:
-                return EventStream(self._stream(active), headers, None if goes_on else active)
+                return ReplyStream(self._stream(active), headers, None if goes_on else active)
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
             run = await _unless_gone(request, active.done())
@@ -79,7 +79,7 @@ class AgentTurn:
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
         if asked.stream:
-            return EventStream(reply.follow(asked.modalities), headers)
+            return ReplyStream(reply.follow(asked.modalities), headers)
         work = reply.read(asked.modalities) if asked.background else reply.wait(asked.modalities)
         _, ending = await _unless_gone(request, work)
         return json_response(self._format.whole(ending), headers=headers)
@@ -188,7 +188,7 @@ class AgentTurn:
         yield self._format.end(ending), False
 
 
-class EventStream(Response):
+class ReplyStream(Response):
     """The response of a stream. If the client goes away, the run `active` is cancelled, if there is one. Starlette's
     `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
     with an empty message."""

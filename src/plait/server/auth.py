@@ -89,11 +89,8 @@ class AccessTokens:
     def find_caller(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one. Takes the same time for any wrong token."""
         # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
-        found = None
-        for known in self._known:
-            if _is_same(known.token, token):
-                found = known.caller
-        return found
+        found = [known.caller for known in self._known if _is_same(known.token, token)]
+        return found[0] if found else None
 
     def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
         """Return the logged-in caller; None without a login or after it expired. If `page` is None, only the cookie is
@@ -103,12 +100,10 @@ class AccessTokens:
         now = time.time() if now is None else now
         if not (expires.isascii() and expires.isdigit() and len(expires) < 20 and int(expires) >= now):
             return None
-        found = None
-        for known in self._known:
-            valid = _is_same(known.sign(f"cookie {signed}"), signature)
-            if valid and (page is None or _is_same(known.sign(f"page {signed}"), page)):
-                found = known.caller
-        return found
+        found = [known for known in self._known if _is_same(known.sign(f"cookie {signed}"), signature)]
+        if not found or (page is not None and not _is_same(found[0].sign(f"page {signed}"), page)):
+            return None
+        return found[0].caller
 
     def login(self, token: str, now: float | None = None) -> BrowserLogin | None:
         """Log in a browser with a full token; None for any other token."""

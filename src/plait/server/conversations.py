@@ -30,7 +30,7 @@ from plait.journal.records import LastTurn, RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
-from plait.journal.store import Journal, NoJournal, wait_for
+from plait.journal.store import Journal, wait_for
 from plait.loops.plan import NO, YES
 from plait.runtime.answers import EDITED
 from plait.runtime.approvals import waiting_with, without_id
@@ -198,7 +198,7 @@ def find_by_messages(
     labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}
     try:
         found = wait_for(Results(journal.store).find_runs(labels))
-    except (NoJournal, UnknownRun):
+    except UnknownRun:  # there is no journal yet
         return None
     for label, end in labels.items():
         since = [each.text.strip() for each in messages[end:]]

@@ -210,13 +210,9 @@ def find_needs(path: str) -> str:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return what a route receives: the body, then whether the client went away."""
-    sent = False
+    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
-        nonlocal sent
-        if not sent:
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return read.pop() if read else await receive()
 
     return next_message

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 
 from starlette.requests import Request
 
@@ -28,18 +29,11 @@ LONGEST = 255
 
 class RequestKey:
     """The key of one request, and the `run` for which it stands: the `part` of it that answers the request (see
-    `recorded_reply`)."""
+    `recorded_reply`). `has_begun`: an earlier request began the run."""
 
     def __init__(self, store: Store, name: str, digest: str, run: str) -> None:
         self._store, self._name, self._digest = store, name, digest
-        self.run, self.part = run, 0
-
-    async def is_known(self) -> bool:
-        """Return whether the run has begun: an earlier request began it."""
-        try:
-            return (await self._store.find_run(self.run)).head.run == self.run
-        except UnknownRun:
-            return False
+        self.run, self.part, self.has_begun = run, 0, False
 
     async def mean(self, run: str, part: int = 0) -> None:
         """Let the key stand for another run: the message answered its question."""
@@ -70,4 +64,6 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
         text, hint = "The Idempotency-Key was used for another request.", "Send a new key with each new request."
         raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
     made.run, made.part = found.run, said["part"]
+    with suppress(UnknownRun):
+        made.has_begun = (await store.find_run(made.run)).head.run == made.run
     return made

@@ -90,7 +90,7 @@ class RunService:
         """Start a run, or put it in a queue; 202 when the journal has it."""
         given, caller = await parse_body(request, StartBody), request.state.caller
         key = await read_key(request, self._store)
-        if key is not None and await key.is_known():
+        if key is not None and key.has_begun:
             return _accepted(key.run)
         session = caller.session(given.session) if given.session else None
         about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
