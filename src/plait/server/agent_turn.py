@@ -101,7 +101,7 @@ class AgentTurn:
             await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
             state = await self._find_state(None)
         while True:
-            async with self._manager.take_turn(state.session if state.is_known else None) as turn:
+            with await self._manager.take_turn(state.session if state.is_known else None) as turn:
                 if state.is_known:
                     # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)

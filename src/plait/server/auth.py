@@ -75,7 +75,11 @@ class AccessTokens:
     """The tokens of a server. Without tokens, everybody who can reach the server may do everything."""
 
     def __init__(self, full: Sequence[str] = (), clients: Sequence[str] = ()) -> None:
-        self._known = tuple(_derive(token, full=token in full) for token in dict.fromkeys((*full, *clients)))
+        self._known = list[_KnownToken]()
+        for token in dict.fromkeys((*full, *clients)):
+            owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
+            signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
+            self._known.append(_KnownToken(token, signer, Caller(owner, token in full)))
 
     @property
     def needs_token(self) -> bool:
@@ -142,12 +146,6 @@ def _split_tokens(name: str, value: str) -> list[str]:
                 hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
             )
     return tokens
-
-
-def _derive(token: str, *, full: bool) -> _KnownToken:
-    owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
-    signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
-    return _KnownToken(token, signer, Caller(owner, full))
 
 
 def _is_same(one: str, other: str) -> bool:

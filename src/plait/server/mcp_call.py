@@ -147,7 +147,7 @@ class AgentCall:
         if run and session is None:
             return await manager.resume_in_turn(run, text, question=reply_to, caller=caller, on_event=on_event)
         session = caller.session(session) if session is not None else None
-        async with manager.take_turn(session) as turn:
+        with await manager.take_turn(session) as turn:
             if session is not None and not run:
                 state = await asyncio.to_thread(find_session, manager.journal, session)
                 check_agent(state, name)

@@ -175,12 +175,10 @@ class ResponseFormat:
 
     # -- the events
 
-    def _event(self, kind: str, **fields: Any) -> bytes:
-        self._number += 1
-        return self._encode(kind, fields) if self._number > self._after else b""
-
-    def _encode(self, kind: str, fields: dict[str, Any]) -> bytes:
-        return format_event({"type": kind, **fields, "sequence_number": self._number}, kind)
+    def _event(self, kind: str, counts: int = 1, **fields: Any) -> bytes:
+        self._number += counts
+        event = {"type": kind, **fields, "sequence_number": self._number}
+        return format_event(event, kind) if self._number > self._after else b""
 
     def _write(self, kind: str, text: str) -> bytes:
         """Add text to the open item; opens one of that type if need be."""
@@ -196,11 +194,10 @@ class ResponseFormat:
             sent += self._event("response.output_item.added", output_index=index, item=self._item)
             sent += self._event("response.content_part.added", **self._place, part=_PARTS[kind])
         self._text += text
-        self._number += len(text)
-        if text and self._number > self._after:
-            fields = {**self._place, "delta": text[-(self._number - self._after) :], **_LOGPROBS[kind]}
-            sent += self._encode(f"{_TEXTS[kind]}.delta", fields)
-        return sent
+        if not text:
+            return sent
+        fields = {**self._place, "delta": text[max(0, self._after - self._number) :], **_LOGPROBS[kind]}
+        return sent + self._event(f"{_TEXTS[kind]}.delta", len(text), **fields)
 
     def _close_item(self, **more: Any) -> bytes:
         if not (kind := self._kind):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -219,7 +219,7 @@ class RunManager:
     ) -> ActiveRun:
         """Resume a run as a turn of its conversation, after the active turn. A fork is not a turn."""
         head = (await self._find_resumable(run, caller)).head
-        async with self.take_turn(None if head.parent else head.session or None) as turn:
+        with await self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
             active.keep(turn)
         return active
@@ -329,16 +329,15 @@ class RunManager:
 
     # -- places and turns
 
-    @asynccontextmanager
-    async def take_turn(self, session: str | None) -> AsyncIterator[ExitStack]:
+    async def take_turn(self, session: str | None) -> ExitStack:
         """Wait until the conversation's turn before this one is over. None: a new conversation does not wait. Nobody
         else can add a turn before what it returns is closed, or the run that keeps it is over (`ActiveRun.keep`)."""
-        with ExitStack() as turn:
-            if session is not None:
-                lock = self._turns.setdefault(session, asyncio.Lock())
-                await self._acquire(lock)
-                turn.callback(lock.release)
-            yield turn
+        turn = ExitStack()
+        if session is not None:
+            lock = self._turns.setdefault(session, asyncio.Lock())
+            await self._acquire(lock)
+            turn.callback(lock.release)
+        return turn
 
     async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
         """Wait for a place, start the run, and wait until the journal has it."""

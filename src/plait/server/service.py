@@ -103,7 +103,7 @@ class RunService:
                 more: dict[str, Any] = {"queue": queue, "priority": given.priority, "at": given.at}
                 run = await self._manager.submit(given.agent, given.question, caller, session, about, **more)
             else:
-                async with self._manager.take_turn(session) as turn:
+                with await self._manager.take_turn(session) as turn:
                     start = self._manager.start
                     active = await start(given.agent, given.question, caller=caller, session=session, about=about)
                     active.keep(turn)

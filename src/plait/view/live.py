@@ -78,9 +78,8 @@ class RunFollower:
             forks = self.journal.find(RunQuery(parent=run, children=True, limit=50))
             news["run"]["forks"] = [each.head.run for each in forks]
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
-            news["waiting"] = (
-                open_questions(self.row, wait_for(find_open_questions(self.journal.store, run))) if waits else []
-            )
+            asked = wait_for(find_open_questions(self.journal.store, run)) if waits else []
+            news["waiting"] = open_questions(self.row, asked)
         items = [item for step in news["steps"] for item in step["items"] if item["kind"] != "note"]
         has_finished_work = any(item.get("state") in ("done", None) for item in items)
         if (changed or has_finished_work) and has_plan(self.row.head):
