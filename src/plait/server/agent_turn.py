@@ -72,15 +72,15 @@ class AgentTurn:
         for _ in range(self._events.qsize()):
             if (event := self._events.get_nowait()) is not None:
                 format.add(event)
-        return json_response(format.whole(await read_ending(run, asked.modalities, format)), headers=headers)
+        return json_response(format.whole(await read_ending(run, format)), headers=headers)
 
     async def answer_again(self, request: Request, run: str, part: int | None = None) -> Response:
         """Return the answer of a part of a run (None: the newest) from its record. This starts and cancels nothing."""
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
         if asked.stream:
-            return ReplyStream(reply.follow(asked.modalities), headers)
-        work = reply.read(asked.modalities) if asked.background else reply.wait(asked.modalities)
+            return ReplyStream(reply.follow(), headers)
+        work = reply.read() if asked.background else reply.wait()
         _, ending = await _unless_gone(request, work)
         return json_response(self._format.whole(ending), headers=headers)
 
@@ -182,7 +182,7 @@ class AgentTurn:
             if parts:
                 yield parts, True
         try:
-            ending = await read_ending(await active.done(), self._asked.modalities, self._format)
+            ending = await read_ending(await active.done(), self._format)
         except Exception as error:
             ending = Ending(error=rejection_for(error))  # clients raise it
         yield self._format.end(ending), False

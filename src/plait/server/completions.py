@@ -58,7 +58,7 @@ class CompletionFormat:
 
     def __init__(self, served: ServedAgent, asked: ChatRequest) -> None:
         self._thoughts = thoughts = served.thoughts and asked.thoughts
-        typed = asked.output is not None
+        typed, self.modalities = asked.output is not None, asked.modalities
         self.pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
         self._asked, self._model, self._reasoning = asked, served.name, list[str]()
         self._base: dict[str, Any] = {}

@@ -97,6 +97,8 @@ class ResponseFormat:
     """Responses. See `ReplyFormat`. `asked` None: a response is retrieved, and its error is a part of it. A stream has
     only the events after the number `after`, and always the last one."""
 
+    modalities: tuple[str, ...] = ("text",)
+
     def __init__(
         self, manager: RunManager, caller: Caller, asked: ChatRequest | None = None, *, after: int = -1
     ) -> None:

@@ -21,7 +21,7 @@ from plait.core import Event
 from plait.core.errors import JournalError, UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
-from plait.journal.queue import has_queue, require_queue
+from plait.journal.queue import has_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
@@ -149,7 +149,7 @@ class RunManager:
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
-        said = self._annotate(agent, caller, about or {}, key)
+        said = self.annotate(agent, caller, about or {}, key)
         served = self.find_agent(agent)
         if output is not None and served.agent.output is not str:
             text = "'response_format' can't be used here. The agent has an output type."
@@ -158,7 +158,8 @@ class RunManager:
         work = partial(arun, question, session=session, history=history, **said)
         return await self._perform(ActiveRun(self.texts, agent, session or "", on_event), work)
 
-    def _annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
+    def annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
+        """Return what a caller says of a run for the journal: with its owner, and the user as one of the caller's."""
         label, user = str(RunLabel(caller.owner, agent, key)), caller.user(about.get("user") or "")
         return {**about, "label": label, "user": user}
 
@@ -176,36 +177,20 @@ class RunManager:
         For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
         `StaleAnswer` if the question is not open.
         """
-        top = await self._find_top(await self.find_run(run, caller))
-        head = (await self._find_resumable(top.head.run, caller)).head
+        head = self._require_resumable(await self._find_top(await self.find_run(run, caller)))
         work = partial(self.agent_for(head).aresume, head.run, answer, question=question)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
-
-    async def submit(
-        self,
-        agent: str,
-        question: UserQuestion,
-        caller: Caller,
-        session: str | None,
-        about: RunAnnotations,
-        **queued: Any,
-    ) -> str:
-        """Put a run in a queue, for a worker; returns its id. `queued`: `queue`, `priority` and `at`. Raises
-        `ConfigError` if the journal has no queue."""
-        require_queue(self.journal.store)
-        served, said = self.find_agent(agent), self._annotate(agent, caller, about)
-        return await served.agent.asubmit(question, session=session, **queued, **said)
 
     async def answer(
         self, run: str, answer: str | None = None, *, question: str | None = None, caller: Caller = ANYONE
     ) -> str:
         """Record the user's answer to a question of a run, or let an interrupted run go on. A run of a queue goes on in
         a worker, another one here. Returns the id of the run that goes on."""
-        store, top = self.journal.store, (await self._find_top(await self.find_run(run, caller))).head.run
-        if has_queue(store) and await store.list_queue(run=top):
-            head = (await self._find_resumable(top, caller)).head
-            await hand_over(self.agent_for(head), top, answer, question)
-            return top
+        store, top = self.journal.store, await self._find_top(await self.find_run(run, caller))
+        if has_queue(store) and await store.list_queue(run=top.head.run):
+            head = self._require_resumable(top)
+            await hand_over(self.agent_for(head), head.run, answer, question)
+            return head.run
         return (await self.resume_in_turn(run, answer, question=question, caller=caller)).run
 
     async def resume_in_turn(
@@ -218,7 +203,7 @@ class RunManager:
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
         """Resume a run as a turn of its conversation, after the active turn. A fork is not a turn."""
-        head = (await self._find_resumable(run, caller)).head
+        head = self._require_resumable(await self.find_run(run, caller))
         with await self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
             active.keep(turn)
@@ -287,15 +272,14 @@ class RunManager:
             seen.add(row.head.run)
         return row
 
-    async def _find_resumable(self, run: str, caller: Caller) -> RunRow:
-        row = await self.find_run(run, caller)
+    def _require_resumable(self, row: RunRow) -> RunHead:
         if row.status in ("answered", "failed", "stopped"):
             hint = "Fork it to continue in another way."
             raise RequestRejected(409, f"Run {row.head.run} is over ({row.status}).", hint=hint)
         if row.head.run in self.active:
             text = f"Run {row.head.run} is under way."
             raise RequestRejected(409, text, hint="Wait for its end.", may_retry=False)
-        return row
+        return row.head
 
     def agent_for(self, head: RunHead) -> Agent:
         """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one. It

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from plait.core import Event
 from plait.core.errors import RunExists, UnknownRun
 from plait.core.events import Asked
-from plait.journal.queue import has_queue
+from plait.journal.queue import has_queue, require_queue
 from plait.journal.records import RunRow
 from plait.journal.run_query import TEXTS, make_query
 from plait.journal.served_runs import RunLabel
@@ -100,8 +100,10 @@ class RunService:
             raise RequestRejected(400, "priority and at are for a queue.", hint="Name the queue.", param="queue")
         try:
             if queue:
+                require_queue(self._store)
+                served, said = self._manager.find_agent(given.agent), self._manager.annotate(given.agent, caller, about)
                 more: dict[str, Any] = {"queue": queue, "priority": given.priority, "at": given.at}
-                run = await self._manager.submit(given.agent, given.question, caller, session, about, **more)
+                run = await served.agent.asubmit(given.question, session=session, **more, **said)
             else:
                 with await self._manager.take_turn(session) as turn:
                     start = self._manager.start
