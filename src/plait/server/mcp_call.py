@@ -90,9 +90,7 @@ class AgentCall:
                 return self._waiting(run_id, question, "The person gave no answer.")
             run = await self._perform(answer, run_id, reply_to=question)
         else:
-            run = await self._perform(
-                given["question"], given.get("run", ""), given.get("session"), given.get("reply_to")
-            )
+            run = await self._perform(given.pop("question"), **given)
         tries, problem = TRIES, ""
         while isinstance(run.outcome, Waiting) and tries and self._can_ask and self.ctx.session.can_send_request:
             asked = problem + question_text(run.outcome)
@@ -119,7 +117,7 @@ class AgentCall:
         assert isinstance(caller, Caller)
         return caller
 
-    async def _perform(self, text: str, run: str, session: str | None = None, reply_to: str | None = None) -> Run:
+    async def _perform(self, text: str, run: str = "", session: str | None = None, reply_to: str | None = None) -> Run:
         """Return the call's run, at its end or when it waits. Cancelling the call cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         reporting = asyncio.ensure_future(self._report_progress(events))

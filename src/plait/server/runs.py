@@ -361,10 +361,10 @@ class RunManager:
     def _refuse(self) -> NoReturn:
         hint = "Ask again in a while."
         if self.stopping:
-            self.metrics.add_refusal("stopping")
+            self.metrics.refused.labels("stopping").inc()
             text, kind = "The server is stopping.", "server_error"
             raise RequestRejected(503, text, hint=hint, kind=kind, code="stopping", retry_after=5)
-        self.metrics.add_refusal("full")
+        self.metrics.refused.labels("full").inc()
         text = f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait."
         kind, code = "rate_limit_error", "rate_limit_exceeded"
         seconds = self.metrics.estimate_wait(self.waiting, self.table.concurrent)
