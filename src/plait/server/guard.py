@@ -18,10 +18,10 @@ from plait.core.errors import PlaitError
 from plait.server.auth import ANYONE, Caller, cookie_name
 from plait.server.errors import ENDPOINTS, ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.runs import RunManager
-from plait.server.settings import LOCAL_NAMES
 
 logger = logging.getLogger("plait.server")
 
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 OPEN, CLIENTS, FULL = "open", "clients", "full"
 NEEDS = {
     "/": OPEN,

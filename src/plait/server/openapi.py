@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
@@ -17,6 +17,9 @@ from starlette.routing import Route
 from plait import __version__
 from plait.server.errors import json_response
 from plait.server.guard import FULL, OPEN, find_needs
+
+Body: TypeAlias = type[msgspec.Struct] | dict[str, Any] | None
+"""The struct of a JSON body, or its JSON Schema; None: the route takes none."""
 
 
 def describe_body(required: str, optional: str) -> dict[str, Any]:
@@ -32,19 +35,12 @@ ERROR["properties"]["error"] |= describe_body("message:string type:string param:
 
 
 class ApiRoute(Route):
-    """A route of the document. `body` is the `msgspec.Struct` of its JSON body, or a JSON Schema; `query` are the names
-    of its query parameters."""
+    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters."""
 
     def __init__(
-        self,
-        path: str,
-        endpoint: Callable[..., Any],
-        *,
-        methods: Sequence[str] = ("GET",),
-        body: type[msgspec.Struct] | dict[str, Any] | None = None,
-        query: Sequence[str] = (),
+        self, path: str, endpoint: Callable[..., Any], *, body: Body = None, query: Sequence[str] = (), **more: Any
     ) -> None:
-        super().__init__(path, endpoint, methods=list(methods))
+        super().__init__(path, endpoint, **more)
         self.body, self.query = body, query
 
 
