@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait import loops
-from plait.agent import Agent
 from plait.journal.results import Results
 from plait.journal.run_query import make_query
 from plait.journal.store import wait_for
 from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
+from plait.server.agents import ServedAgent
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute
@@ -115,15 +115,7 @@ class ViewerApi:
 
     def about(self, request: Request) -> Response:
         """Return the agents and loops to start with, and the choices of the filters."""
-        agents = [
-            {
-                "name": each.name,
-                "description": each.description,
-                "loop": each.agent._loop.name,
-                "model": _describe_models(each.agent),
-            }
-            for each in self._manager.agents.values()
-        ]
+        agents = [_describe_agent(each) for each in self._manager.agents.values()]
         choices = run_search.list_choices(self._journal)
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
@@ -247,9 +239,9 @@ def _page(name: str) -> Response:
     return Response(file.read_bytes(), media_type=KINDS[name.rpartition(".")[2]], headers=headers)
 
 
-def _describe_models(agent: Agent) -> str:
-    model, *phases = (
-        each if isinstance(each, str) else getattr(each, "spec", "") for each in (agent.model, *agent.models.values())
-    )
-    named = (f"{phase}={each}" for phase, each in zip(agent.models, phases, strict=True))
-    return ", ".join([*((model,) if model else ()), *named])
+def _describe_agent(served: ServedAgent) -> dict[str, str]:
+    agent = served.agent
+    named = [("", agent.model), *((f"{phase}=", model) for phase, model in agent.models.items())]
+    specs = [(start, each if isinstance(each, str) else getattr(each, "spec", "")) for start, each in named]
+    models = ", ".join(f"{start}{spec}" for start, spec in specs if start or spec)
+    return {"name": served.name, "description": served.description, "loop": agent._loop.name, "model": models}
