@@ -15,8 +15,8 @@ from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models import embedded
 from plait.server.runs import ActiveRun
-from plait.view.live import follow_run
-from plait.view.live_texts import LONGEST, PartialReplies
+from plait.view.live import NOBODY, follow_run
+from plait.view.live_texts import LONGEST, LiveTexts, PartialReplies
 from window_support import Held, action, answer, react
 
 
@@ -116,11 +116,12 @@ def test_of_a_long_text_the_end_is_told_and_half_a_character_is_sent() -> None:
 async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path, here: bool) -> None:
     model = Held([action("population", {"town": "Lyon"}, "I look at Lyon, then at the rest."), answer("522250")])
     agent = react(tmp_path / "journal.db", model=model)
-    active = ActiveRun("plait")
+    journal = Journal.at(tmp_path / "journal.db")
+    texts = LiveTexts(journal.store)
+    active = ActiveRun(texts, "plait", "", None)
     active.perform(partial(agent.arun, "?"))
     await active.begun()
-    unfinished = active.partial_replies.steps if here else list
-    stream = follow_run(Journal.at(tmp_path / "journal.db"), active.run, None, unfinished=unfinished)
+    stream = follow_run(journal, active.run, None, writing=texts.watch(active.run) if here else NOBODY)
     told: list[Any] = []
     async for each in stream:
         text = each.decode()

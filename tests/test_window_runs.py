@@ -65,14 +65,14 @@ async def test_what_a_turn_waits_for_is_answered_after_the_turn_under_way(journa
     manager = manager_of(journal, ASK, DONE, delay=0.2)
     waits = await (await manager.start("plait", "?", session="trip")).done()
     run = waits.id
-    async with manager.take_turn("trip"):
+    with await manager.take_turn("trip"):
         going = asyncio.ensure_future(manager.resume_in_turn(run, "This.", question=question_of(waits)))
         await asyncio.sleep(0.2)
         assert not going.done() and manager.waiting == 1
     performing = await going
     with pytest.raises(RequestRejected, match="is under way"):  # at once: it does not wait for itself
         await manager.resume_in_turn(run, "This.")
-    async with manager.take_turn("trip"):
+    with await manager.take_turn("trip"):
         assert performing.result is not None and performing.result.answer == "That one."
 
 
@@ -104,7 +104,7 @@ async def test_a_fork_may_change_the_loop(journal: Path) -> None:
     assert (head.parent, head.loop["options"]["max_parse_errors"]) == (run, 5)
     assert RunLabel.parse(head.label) == RunLabel(ONE.owner, "plait")
     with pytest.raises(UnknownRun):
-        await manager.fork(run, 1, caller=TWO)
+        await manager.fork(run, 1, {}, caller=TWO)
 
 
 def test_a_fork_keeps_models_of_single_phases_unless_all_get_another() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from functools import lru_cache
 from typing import NamedTuple
@@ -48,4 +49,8 @@ def find_proxy(scheme: str, host: str, port: int) -> Proxy | None:
 
 
 def is_this_machine(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Return whether a host's name or address is that of this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

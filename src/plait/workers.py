@@ -33,7 +33,7 @@ from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.guard import HandedBack
 from plait.runtime.run import Run
-from plait.view.live_texts import ShownTexts
+from plait.view.live_texts import LiveTexts
 
 if TYPE_CHECKING:
     from plait.server.metrics import ProcessMetrics
@@ -64,7 +64,7 @@ class QueueWorker:
         self.concurrency, self.limits = concurrency, limits
         self.metrics: ProcessMetrics | None = None
         self._versions = {name: version_of(agent) for name, agent in agents.items()}
-        self._shown = ShownTexts(store)
+        self._texts = LiveTexts(store)
         self._runs: dict[asyncio.Task[None], RunRow] = {}
         self._draining = asyncio.Event()
         self.performed = 0
@@ -127,11 +127,12 @@ class QueueWorker:
         """Begin a run, or go on with it. Whatever is wrong, the worker goes on."""
         name, run, began = row.head.agent, row.head.run, time.monotonic()
         try:
-            agent, hear = self.agents[name], self._shown.listen()
-            if row.head.has_begun:
-                done = await agent.aresume(run, on_event=hear)
-            else:
-                done = await begin(agent, row, self.store, hear)
+            agent = self.agents[name]
+            with self._texts.listen() as hear:
+                if row.head.has_begun:
+                    done = await agent.aresume(run, on_event=hear)
+                else:
+                    done = await begin(agent, row, self.store, hear)
             if self.metrics is not None:
                 self.metrics.add_run(name, done, time.monotonic() - began)
         except HandedBack:

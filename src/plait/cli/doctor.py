@@ -34,11 +34,11 @@ from plait.models.fallback import split_fallbacks
 from plait.models.fetch import list_catalogue
 from plait.models.presets import HOSTS
 from plait.models.resolve import resolve
+from plait.proxies import is_this_machine
 from plait.sandbox import AUTO, BACKENDS, Settings, default_sandbox
 from plait.sandbox.command import check_folder
 from plait.sandbox.monty_worker import library
 from plait.sandbox.process import ProcessSession
-from plait.server.settings import is_loopback
 from plait.user_files import read_file
 
 State = Literal["ok", "absent", "broken"]
@@ -212,7 +212,7 @@ def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
 def _ask_for_models(address: str) -> tuple[bool, str]:
     """Return whether a model server answers at an address, and its answer in words. Sends no key. Local servers list
     their models. Some hosted ones do not: there, HTTP 404 is an answer."""
-    here = is_loopback(urlsplit(address).hostname or "")
+    here = is_this_machine(urlsplit(address).hostname or "")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
     request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})
     try:

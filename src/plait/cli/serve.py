@@ -21,6 +21,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
 from plait.installation import install_hint
 from plait.named_agents import anchor_agent
+from plait.proxies import is_this_machine
 from plait.runtime.agents.options import list_fields
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     from plait.server.auth import load_tokens
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
-    from plait.server.settings import check_settings
 
     config = load()
     tokens = load_tokens()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    table = check_settings(structs.replace(config.serve, **given), tokens)
+    table = structs.replace(config.serve, **given)
+    if not is_this_machine(table.host) and not tokens.needs_token:
+        text = f"Without a token the server listens on this machine alone, and {table.host} is another address."
+        raise ConfigError(text, hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.")
     manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
     unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)

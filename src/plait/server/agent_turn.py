@@ -36,7 +36,7 @@ from plait.server.recorded_reply import (
     list_answered,
     read_ending,
 )
-from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
+from plait.server.runs import GONE, ActiveRun, RunManager
 
 T = TypeVar("T")
 
@@ -49,46 +49,39 @@ class AgentTurn:
     async def answer(self, request: Request) -> Response:
         """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
         key = await read_key(request, self._manager.journal.store)
-        if key is not None and await key.is_known():
+        if key is not None and key.has_begun:
             return await self.answer_again(request, key.run, key.part)
-        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
         active: ActiveRun | None = None
         asked, format = self._asked, self._format
         goes_on = asked.background or key is not None  # its client will ask again
         try:
-            active = await _unless_gone(gone, self._begin(self._events.put_nowait, key))
+            active = await _unless_gone(request, self._begin(key))
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
             if asked.stream:
-                return EventStream(self._stream(active), headers, None if goes_on else active)
+                return ReplyStream(self._stream(active), headers, None if goes_on else active)
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
-            run = await _unless_gone(gone, active.done())
+            run = await _unless_gone(request, active.done())
         except RunExists as why:  # a request with the same key was faster
             return await self.answer_again(request, why.run, 0)
         except BaseException as why:
             if active is not None and not (goes_on and isinstance(why, ClientGone)):
                 active.cancel(GONE)
             raise
-        finally:
-            gone.cancel()
         for _ in range(self._events.qsize()):
             if (event := self._events.get_nowait()) is not None:
                 format.add(event)
-        return json_response(format.whole(await read_ending(run, asked.modalities, format)), headers=headers)
+        return json_response(format.whole(await read_ending(run, format)), headers=headers)
 
     async def answer_again(self, request: Request, run: str, part: int | None = None) -> Response:
         """Return the answer of a part of a run (None: the newest) from its record. This starts and cancels nothing."""
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
         if asked.stream:
-            return EventStream(reply.follow(asked.modalities), headers)
-        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
-        try:
-            work = reply.read(asked.modalities) if asked.background else reply.wait(asked.modalities)
-            _, ending = await _unless_gone(gone, work)
-        finally:
-            gone.cancel()
+            return ReplyStream(reply.follow(), headers)
+        work = reply.read() if asked.background else reply.wait()
+        _, ending = await _unless_gone(request, work)
         return json_response(self._format.whole(ending), headers=headers)
 
     def _headers(self, run: str, session: str) -> dict[str, str]:
@@ -97,7 +90,7 @@ class AgentTurn:
 
     # -- the run
 
-    async def _begin(self, on_event: OnEvent, key: RequestKey | None) -> ActiveRun:
+    async def _begin(self, key: RequestKey | None) -> ActiveRun:
         """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
         named = self._caller.session(self._asked.session) if self._asked.session is not None else None
         try:
@@ -108,21 +101,21 @@ class AgentTurn:
             await asyncio.wait([active.task])  # the answer came from elsewhere; the message may come next
             state = await self._find_state(None)
         while True:
-            async with self._manager.take_turn(state.session if state.is_known else None) as turn:
+            with await self._manager.take_turn(state.session if state.is_known else None) as turn:
                 if state.is_known:
                     # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)
                     if state.session != before and state.is_known:
                         continue  # wait for the turn of that session instead
                     if state.session != before:
-                        turn.release()
+                        turn.close()
                 try:
-                    active = await self._start_or_resume(state, named, on_event, key)
+                    active = await self._start_or_resume(state, named, key)
                 except SessionBusy:  # a turn at another server, or of another program
                     await asyncio.sleep(TURN_POLL)
                     state = await self._find_state(named)
                     continue
-                turn.release_after(active)
+                active.keep(turn)
                 return active
 
     async def _find_state(self, named: str | None) -> ConversationState:
@@ -139,17 +132,14 @@ class AgentTurn:
             state = await asyncio.to_thread(find, journal, caller, asked.model, asked.messages)
         return state or conversations.new_conversation(caller)
 
-    async def _start_or_resume(
-        self, state: ConversationState, named: str | None, on_event: OnEvent, key: RequestKey | None
-    ) -> ActiveRun:
-        asked, manager, caller = self._asked, self._manager, self._caller
+    async def _start_or_resume(self, state: ConversationState, named: str | None, key: RequestKey | None) -> ActiveRun:
+        asked, manager, caller, on_event = self._asked, self._manager, self._caller, self._events.put_nowait
         conversations.check_agent(state, asked.model)
         question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
         if state.waiting_run:
             if asked.messages[-1].files:
                 raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
-            answer = asked.messages[-1].text
-            run = state.waiting_run
+            run, answer = state.waiting_run, asked.messages[-1].text
             active = await manager.resume(run, answer, question=question, caller=caller, on_event=on_event)
             if key is not None:
                 await key.mean(active.run, len(await list_answered(manager.journal.store, active.run)))
@@ -192,13 +182,13 @@ class AgentTurn:
             if parts:
                 yield parts, True
         try:
-            ending = await read_ending(await active.done(), self._asked.modalities, self._format)
+            ending = await read_ending(await active.done(), self._format)
         except Exception as error:
             ending = Ending(error=rejection_for(error))  # clients raise it
         yield self._format.end(ending), False
 
 
-class EventStream(Response):
+class ReplyStream(Response):
     """The response of a stream. If the client goes away, the run `active` is cancelled, if there is one. Starlette's
     `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
     with an empty message."""
@@ -228,16 +218,18 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _unless_gone(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
     """Return the result of `work`. If the client goes away first, cancel it and raise `ClientGone`."""
+    gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
     task: asyncio.Future[T] = asyncio.ensure_future(work)
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-    finally:
         if not task.done():
             task.cancel()
-    if not task.done():
-        await asyncio.wait([task])
-    if gone.done() and task.cancelled():
-        raise ClientGone
-    return task.result()
+            await asyncio.wait([task])
+        if gone.done() and task.cancelled():
+            raise ClientGone
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()

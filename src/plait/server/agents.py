@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs, to_builtins
@@ -58,16 +57,14 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
     journal = next(iter(by_name.values())).agent.journal
     if journal is False:
         raise ConfigError("A server needs a journal for its runs.", hint="Leave out journal=False.")
-    return {name: _prepare(each, journal) for name, each in by_name.items()}
-
-
-def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
-    agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
-    agent._parts.check_prices()
-    _ = agent._parts.models
-    tools = ", ".join(spec.name for spec in agent.specs[:20])
-    about = served.description or f"The loop {agent._loop.name}{f' with {tools}' if tools else ''}."
-    return replace(served, agent=agent, description=about)
+    for name, served in by_name.items():
+        agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
+        agent._parts.check_prices()
+        _ = agent._parts.models
+        tools = ", ".join(spec.name for spec in agent.specs[:20])
+        about = served.description or f"The loop {agent._loop.name}{f' with {tools}' if tools else ''}."
+        by_name[name] = replace(served, agent=agent, description=about)
+    return by_name
 
 
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:

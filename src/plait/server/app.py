@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait.core.errors import JournalError
-from plait.journal.store import NoJournal
+from plait.journal.run_query import RunQuery
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
-from plait.server.openapi import ApiRoute, openapi_routes
+from plait.server.openapi import ApiRoute, answer_document
 from plait.server.responses import response_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
@@ -27,9 +27,9 @@ from plait.server.service import service_routes
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
-    routes += [*health_routes(manager), *viewer_routes(manager)]
+    routes += [*health_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
     return Starlette(
-        routes=[*routes, *openapi_routes(routes), *mcp_routes(manager)],
+        routes=[*routes, ApiRoute("/openapi.json", answer_document)],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
@@ -44,7 +44,11 @@ def health_routes(manager: RunManager) -> list[ApiRoute]:
 
     async def ready(request: Request) -> Response:
         """Return whether the server takes runs (200, or 503)."""
-        problem = "stopping" if manager.stopping else await asyncio.to_thread(_check_journal, manager)
+        problem = "stopping" if manager.stopping else ""
+        try:
+            await asyncio.to_thread(manager.journal.find, RunQuery(limit=1))
+        except JournalError:
+            problem = problem or "the journal can't be read"
         return json_response({"status": problem or "ok"}, 503 if problem else 200)
 
     async def metrics(request: Request) -> Response:
@@ -54,17 +58,6 @@ def health_routes(manager: RunManager) -> list[ApiRoute]:
         return Response(text, headers={"content-type": kind})
 
     return [ApiRoute("/health", live), ApiRoute("/health/ready", ready), ApiRoute("/metrics", metrics)]
-
-
-def _check_journal(manager: RunManager) -> str:
-    """Return what is wrong with the journal, "" for nothing. The first run makes a missing one."""
-    try:
-        manager.journal.runs(1)
-    except NoJournal:
-        pass
-    except JournalError:
-        return "the journal can't be read"
-    return ""
 
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:

@@ -63,7 +63,7 @@ class BrowserLogin:
 
 @dataclass(frozen=True)
 class _KnownToken:
-    token: bytes
+    token: str
     signer: bytes
     caller: Caller
 
@@ -75,7 +75,11 @@ class AccessTokens:
     """The tokens of a server. Without tokens, everybody who can reach the server may do everything."""
 
     def __init__(self, full: Sequence[str] = (), clients: Sequence[str] = ()) -> None:
-        self._known = tuple(_derive(token, full=token in full) for token in dict.fromkeys((*full, *clients)))
+        self._known = list[_KnownToken]()
+        for token in dict.fromkeys((*full, *clients)):
+            owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
+            signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
+            self._known.append(_KnownToken(token, signer, Caller(owner, token in full)))
 
     @property
     def needs_token(self) -> bool:
@@ -89,11 +93,8 @@ class AccessTokens:
     def find_caller(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one. Takes the same time for any wrong token."""
         # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
-        found = None
-        for known in self._known:
-            if _is_equal(known.token, token.encode("utf-8", "surrogateescape")):
-                found = known.caller
-        return found
+        found = [known.caller for known in self._known if _is_same(known.token, token)]
+        return found[0] if found else None
 
     def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
         """Return the logged-in caller; None without a login or after it expired. If `page` is None, only the cookie is
@@ -103,12 +104,10 @@ class AccessTokens:
         now = time.time() if now is None else now
         if not (expires.isascii() and expires.isdigit() and len(expires) < 20 and int(expires) >= now):
             return None
-        found = None
-        for known in self._known:
-            valid = _is_same(known.sign(f"cookie {signed}"), signature)
-            if valid and (page is None or _is_same(known.sign(f"page {signed}"), page)):
-                found = known.caller
-        return found
+        found = [known for known in self._known if _is_same(known.sign(f"cookie {signed}"), signature)]
+        if not found or (page is not None and not _is_same(found[0].sign(f"page {signed}"), page)):
+            return None
+        return found[0].caller
 
     def login(self, token: str, now: float | None = None) -> BrowserLogin | None:
         """Log in a browser with a full token; None for any other token."""
@@ -149,15 +148,6 @@ def _split_tokens(name: str, value: str) -> list[str]:
     return tokens
 
 
-def _derive(token: str, *, full: bool) -> _KnownToken:
-    owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
-    signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
-    return _KnownToken(token.encode(), signer, Caller(owner, full))
-
-
 def _is_same(one: str, other: str) -> bool:
-    return _is_equal(one.encode(), other.encode("utf-8", "surrogateescape"))
-
-
-def _is_equal(one: bytes, other: bytes) -> bool:
-    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())
+    digests = [hashlib.sha256(each.encode("utf-8", "surrogateescape")).digest() for each in (one, other)]
+    return hmac.compare_digest(*digests)

@@ -333,9 +333,8 @@ def content_of(run: Run) -> tuple[str, str]:
     if run.answer is not None and run.status in ("answered", "stopped"):
         return answer_text(run.answer), "stop" if run.status == "answered" else "length"
     text = f"Run {run.id} {'was ' if run.status in ('stopped', 'cancelled') else ''}{run.status}: {run.reason}"
-    hint = str(getattr(run.outcome, "hint", ""))
+    hint = replace_surrogates(str(getattr(run.outcome, "hint", "")))
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
     status = 429 if getattr(run.outcome, "limit", "") == "spend" else status
     code = f"run_{run.status}"
-    hint = replace_surrogates(hint)
     raise RequestRejected(status, replace_surrogates(text), hint=hint, kind="run_error", code=code, may_retry=False)

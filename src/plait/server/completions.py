@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from plait.core import Event
 from plait.core import events as ev
-from plait.journal.codec import encode
 from plait.server.agent_turn import AgentTurn
 from plait.server.agents import ServedAgent
 from plait.server.chat_format import ChatRequest, parse_request, usage_of
@@ -20,6 +19,7 @@ from plait.server.recorded_reply import Ending
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
+from plait.view.live import format_event
 
 DONE = b"data: [DONE]\n\n"
 
@@ -58,7 +58,7 @@ class CompletionFormat:
 
     def __init__(self, served: ServedAgent, asked: ChatRequest) -> None:
         self._thoughts = thoughts = served.thoughts and asked.thoughts
-        typed = asked.output is not None
+        typed, self.modalities = asked.output is not None, asked.modalities
         self.pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
         self._asked, self._model, self._reasoning = asked, served.name, list[str]()
         self._base: dict[str, Any] = {}
@@ -93,10 +93,10 @@ class CompletionFormat:
                 raise ending.error
             rest = self.pieces.rest(ending.content)
         except RequestRejected as error:
-            return _event(error.body())  # clients raise it
+            return format_event(error.body())  # clients raise it
         chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(ending.files, ending.finish)
         if self._asked.include_usage and ending.run is not None:
-            chunks += _event({**self._base, "choices": [], "usage": usage_of(ending.run)})
+            chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
 
     def whole(self, ending: Ending | None) -> dict[str, Any]:
@@ -113,13 +113,9 @@ class CompletionFormat:
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return _event({**self._base, **more, "choices": [choice]})
+        return format_event({**self._base, **more, "choices": [choice]})
 
 
 def _describe_model(served: ServedAgent) -> dict[str, Any]:
     model = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
     return {**model, "description": served.description} if served.description else model
-
-
-def _event(value: Any) -> bytes:
-    return b"data: " + encode(value) + b"\n\n"

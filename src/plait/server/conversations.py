@@ -30,7 +30,7 @@ from plait.journal.records import LastTurn, RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
-from plait.journal.store import Journal, NoJournal, wait_for
+from plait.journal.store import Journal, wait_for
 from plait.loops.plan import NO, YES
 from plait.runtime.answers import EDITED
 from plait.runtime.approvals import waiting_with, without_id
@@ -39,6 +39,7 @@ from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
 from plait.server.recorded_reply import list_answered
+from plait.server.runs import agent_name
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""
@@ -115,14 +116,9 @@ def find_after(journal: Journal, caller: Caller, row: RunRow, part: int, message
 
 def state_of(row: RunRow) -> ConversationState:
     """Return the state in which a message answers this run."""
-    label = RunLabel.parse(row.head.label)
-    return ConversationState(
-        row.head.session,
-        row.head.run,
-        is_known=True,
-        waiting_agent=label.agent if label is not None else "",
-        waiting_question=str((row.outcome or {}).get("question", "")),
-    )
+    agent, question = agent_name(row.head), str((row.outcome or {}).get("question", ""))
+    session, run = row.head.session, row.head.run
+    return ConversationState(session, run, is_known=True, waiting_agent=agent, waiting_question=question)
 
 
 def check_turns(journal: Journal, caller: Caller, earlier: GivenTurns, state: ConversationState) -> GivenTurns:
@@ -155,14 +151,9 @@ def check_agent(state: ConversationState, agent: str) -> None:
     """Raise `RequestRejected` if another agent waits: words for one agent must not approve another one's call."""
     if state.waiting_run and state.waiting_agent not in ("", agent):
         question = f" with question {state.waiting_question}" if state.waiting_question else ""
-        raise RequestRejected(
-            409,
-            f"In this session '{state.waiting_agent}' waits for an answer{question}, and this is for '{agent}'.",
-            hint=f"Answer with '{state.waiting_agent}', or name another session.",
-            code="other_agent_waits",
-            param="model",
-            may_retry=False,
-        )
+        text = f"In this session '{state.waiting_agent}' waits for an answer{question}, and this is for '{agent}'."
+        hint, code = f"Answer with '{state.waiting_agent}', or name another session.", "other_agent_waits"
+        raise RequestRejected(409, text, hint=hint, code=code, param="model", may_retry=False)
 
 
 def find_answered_question(journal: Journal, state: ConversationState, messages: Sequence[ChatMessage]) -> str | None:
@@ -171,7 +162,7 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     text = messages[-1].text
     # A short message, such as an approval, may name a question of a run that no longer waits.
     may_name = state.is_known and len(text.split()) <= 12 and QUESTION_ID.search(text) is not None
-    run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
+    run = state.waiting_run or (LastTurn.of(journal.turns(state.session, limit=1)).run if may_name else "")
     if not run or state.answered:
         return state.answered or None
     still_open = wait_for(find_open_questions(journal.store, run)) if state.waiting_run else []
@@ -207,7 +198,7 @@ def find_by_messages(
     labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}
     try:
         found = wait_for(Results(journal.store).find_runs(labels))
-    except (NoJournal, UnknownRun):
+    except UnknownRun:  # there is no journal yet
         return None
     for label, end in labels.items():
         since = [each.text.strip() for each in messages[end:]]
@@ -273,8 +264,3 @@ def _is_last_turn(journal: Journal, row: RunRow) -> bool:
 
 def _is_asked_in(question: Question, text: str) -> bool:
     return (bool(question.question) and question.question in text) or question_text(question).strip() == text.strip()
-
-
-def _last_run(journal: Journal, session: str) -> str:
-    turns = journal.turns(session, limit=1)
-    return turns[-1].run if turns else ""

@@ -18,10 +18,10 @@ from plait.core.errors import PlaitError
 from plait.server.auth import ANYONE, Caller, cookie_name
 from plait.server.errors import ENDPOINTS, ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.runs import RunManager
-from plait.server.settings import LOCAL_NAMES
 
 logger = logging.getLogger("plait.server")
 
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 OPEN, CLIENTS, FULL = "open", "clients", "full"
 NEEDS = {
     "/": OPEN,
@@ -97,7 +97,7 @@ class AccessCheck:
             if not isinstance(error, PlaitError):
                 logger.error("%s %r broke", scope["method"], scope["path"], exc_info=error)
             if rejection.metric:
-                self._manager.metrics.add_refusal(rejection.metric)
+                self._manager.metrics.refused.labels(rejection.metric).inc()
             if begun:
                 raise
             closing = {"connection": "close"} if rejection.status in CLOSING else {}
@@ -126,37 +126,27 @@ class AccessCheck:
         if not self._tokens.needs_token:
             return ANYONE
         needs = find_needs(scope["path"])
-        caller, given = self._identify(scope, headers, needs)
-        if needs == OPEN and (caller is not None or not given):
+        caller, authorization = None, headers.get("authorization")
+        # Other servers on this machine set cookies of any form: read each one by itself.
+        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
+        if authorization is not None:  # a token wins over a cookie
+            kind, _, token = authorization.partition(" ")
+            caller = self._tokens.find_caller(token.strip()) if kind.lower() == "bearer" else None
+        elif cookie is not None:
+            # An event stream and a link cannot send headers.
+            page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
+            # An expired cookie counts as none: the page asks for the token again.
+            caller = self._tokens.find_login(cookie, None if needs == OPEN else page)
+        if needs == OPEN and (caller is not None or authorization is None):
             return caller
         if caller is None:
-            raise RequestRejected(
-                401,
-                "The token is not known." if given else "A token is needed.",
-                hint="Send it as Authorization: Bearer TOKEN.",
-                kind="authentication_error",
-                code="invalid_api_key",
-                metric="token",
-            )
+            text = "A token is needed." if authorization is None else "The token is not known."
+            hint, kind = "Send it as Authorization: Bearer TOKEN.", "authentication_error"
+            raise RequestRejected(401, text, hint=hint, kind=kind, code="invalid_api_key", metric="token")
         if needs == FULL and not caller.full:
             text = "This token opens the endpoints only."
             raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")
         return caller
-
-    def _identify(self, scope: Scope, headers: Headers, needs: str) -> tuple[Caller | None, bool]:
-        """Return the caller, and whether the request has a token. A token wins over a cookie."""
-        authorization = headers.get("authorization")
-        if authorization is not None:
-            kind, _, token = authorization.partition(" ")
-            return (self._tokens.find_caller(token.strip()) if kind.lower() == "bearer" else None), True
-        # Other servers on this machine set cookies of any form: read each one by itself.
-        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
-        if cookie is None:
-            return None, False
-        # An event stream and a link cannot send headers.
-        page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
-        # An expired cookie counts as none: the page asks for the token again.
-        return self._tokens.find_login(cookie, None if needs == OPEN else page), False
 
     async def _read_body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         bodiless = scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE")
@@ -215,13 +205,9 @@ def find_needs(path: str) -> str:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return what a route receives: the body, then whether the client went away."""
-    sent = False
+    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
-        nonlocal sent
-        if not sent:
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return read.pop() if read else await receive()
 
     return next_message

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 
 from starlette.requests import Request
 
@@ -17,7 +18,6 @@ from plait.core.errors import UnknownRun
 from plait.journal import codec
 from plait.journal.owner import new_run_id
 from plait.journal.store import KEEP_REQUESTS, Store
-from plait.server.auth import Caller
 from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
 
@@ -29,18 +29,11 @@ LONGEST = 255
 
 class RequestKey:
     """The key of one request, and the `run` for which it stands: the `part` of it that answers the request (see
-    `recorded_reply`)."""
+    `recorded_reply`). `has_begun`: an earlier request began the run."""
 
     def __init__(self, store: Store, name: str, digest: str, run: str) -> None:
         self._store, self._name, self._digest = store, name, digest
-        self.run, self.part = run, 0
-
-    async def is_known(self) -> bool:
-        """Return whether the run has begun: an earlier request began it."""
-        try:
-            return (await self._store.find_run(self.run)).head.run == self.run
-        except UnknownRun:
-            return False
+        self.run, self.part, self.has_begun = run, 0, False
 
     async def mean(self, run: str, part: int = 0) -> None:
         """Let the key stand for another run: the message answered its question."""
@@ -54,11 +47,9 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     if not key:
         return None
     if len(key) > LONGEST:
-        raise RequestRejected(
-            400, f"The Idempotency-Key has more than {LONGEST} characters.", code="bad_idempotency_key"
-        )
-    owner = caller.owner if isinstance(caller, Caller) else ""
-    name = hashlib.sha256(f"{owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
+        text = f"The Idempotency-Key has more than {LONGEST} characters."
+        raise RequestRejected(400, text, code="bad_idempotency_key")
+    name = hashlib.sha256(f"{caller.owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
     parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
@@ -70,12 +61,9 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
         return made
     said = codec.decode_plain(found.data.decode())
     if said["digest"] != digest:
-        raise RequestRejected(
-            422,
-            "The Idempotency-Key was used for another request.",
-            hint="Send a new key with each new request.",
-            code="idempotency_key_reused",
-            may_retry=False,
-        )
+        text, hint = "The Idempotency-Key was used for another request.", "Send a new key with each new request."
+        raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
     made.run, made.part = found.run, said["part"]
+    with suppress(UnknownRun):
+        made.has_begun = (await store.find_run(made.run)).head.run == made.run
     return made

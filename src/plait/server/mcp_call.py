@@ -37,26 +37,19 @@ CANCELLED = "the client cancelled the call"
 TRIES = 5
 """Number of times that the user may correct an invalid answer. Then the result shows the question."""
 
+ARGUMENTS = {
+    "question": "What is to be answered or done.",
+    "session": "Makes it a turn of the conversation of that name: the agent knows the turns before.",
+    "run": "The id of a run that waits for an answer: the question is that answer.",
+    "reply_to": "The id of the question that this answers, as the run that waits gave it.",
+}
 INPUT: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "question": {"type": "string", "minLength": 1, "description": "What is to be answered or done."},
-        "session": {
-            "type": "string",
-            "description": "Makes it a turn of the conversation of that name: the agent knows the turns before.",
-        },
-        "run": {
-            "type": "string",
-            "description": "The id of a run that waits for an answer: the question is that answer.",
-        },
-        "reply_to": {
-            "type": "string",
-            "description": "The id of the question that this answers, as the run that waits gave it.",
-        },
-    },
+    "properties": {name: {"type": "string", "description": about} for name, about in ARGUMENTS.items()},
     "required": ["question"],
     "additionalProperties": False,
 }
+INPUT["properties"]["question"]["minLength"] = 1
 ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 CallResult = types.CallToolResult | types.InputRequiredResult
@@ -97,17 +90,18 @@ class AgentCall:
                 return self._waiting(run_id, question, "The person gave no answer.")
             run = await self._perform(answer, run_id, reply_to=question)
         else:
-            run = await self._perform(
-                given["question"], given.get("run", ""), given.get("session"), given.get("reply_to")
-            )
+            run = await self._perform(given.pop("question"), **given)
         tries, problem = TRIES, ""
         while isinstance(run.outcome, Waiting) and tries and self._can_ask and self.ctx.session.can_send_request:
-            answer = await self._ask(problem + question_text(run.outcome))
-            if answer is None:
-                break
+            asked = problem + question_text(run.outcome)
             try:
+                answer = _answer_in(await self.ctx.session.elicit_form(asked, ANSWER, self.ctx.request_id))
+                if answer is None:
+                    break
                 run = await self._perform(answer, run.id, reply_to=run.outcome.question)
                 tries, problem = TRIES, ""
+            except MCPError:  # the client cannot ask
+                break
             except BadAnswer as error:
                 tries, problem = tries - 1, f"{error}\n\n"
         if isinstance(run.outcome, Waiting) and self._can_ask and self._is_modern:
@@ -119,13 +113,11 @@ class AgentCall:
     @property
     def _caller(self) -> Caller:
         request = self.ctx.request
-        caller = request.scope.get("state", {}).get("caller") if request is not None else ANYONE
-        if caller is None:
-            raise RequestRejected(401, "A token is needed.", hint="Send it as Authorization: Bearer TOKEN.")
+        caller = request.scope["state"]["caller"] if request is not None else ANYONE
         assert isinstance(caller, Caller)
         return caller
 
-    async def _perform(self, text: str, run: str, session: str | None = None, reply_to: str | None = None) -> Run:
+    async def _perform(self, text: str, run: str = "", session: str | None = None, reply_to: str | None = None) -> Run:
         """Return the call's run, at its end or when it waits. Cancelling the call cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         reporting = asyncio.ensure_future(self._report_progress(events))
@@ -153,7 +145,7 @@ class AgentCall:
         if run and session is None:
             return await manager.resume_in_turn(run, text, question=reply_to, caller=caller, on_event=on_event)
         session = caller.session(session) if session is not None else None
-        async with manager.take_turn(session) as turn:
+        with await manager.take_turn(session) as turn:
             if session is not None and not run:
                 state = await asyncio.to_thread(find_session, manager.journal, session)
                 check_agent(state, name)
@@ -164,7 +156,7 @@ class AgentCall:
                 raise ConfigError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
             else:
                 active = await manager.start(name, text, caller=caller, session=session, on_event=on_event)
-            turn.release_after(active)
+            active.keep(turn)
             return active
 
     async def _report_progress(self, events: asyncio.Queue[Event | None]) -> None:
@@ -188,27 +180,23 @@ class AgentCall:
     def _is_modern(self) -> bool:
         return self.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _ask(self, question: str) -> str | None:
-        try:
-            return _answer_in(await self.ctx.session.elicit_form(question, ANSWER, self.ctx.request_id))
-        except MCPError:  # the client cannot ask
-            return None
-
     # -- its result
 
     async def _finish(self, run: Run) -> types.CallToolResult:
         row = await self.manager.find_run(run.id, self._caller)
         session = self._caller.name_session(row.head.session) if row.head.session else ""
+        known: dict[str, Any] = {"status": run.status, "answer": None, "run": run.id}
+        known |= {"session": session} if session else {}
+        known |= {"steps": run.steps, "cost_usd": run.total_cost_usd, "seconds": round(run.seconds, 3)}
         if isinstance(run.outcome, Waiting):
-            asked = question_text(run.outcome)
-            return self._waiting(run.id, run.outcome.question, asked, known=_structure(run, session))
+            return self._waiting(run.id, run.outcome.question, question_text(run.outcome), known=known)
         try:
             text, _ = content_of(run)
         except RequestRejected as error:
             words = str(error) if run.id in str(error) else f"{error} (run {run.id})"
             return _result(words, {"status": run.status, "run": run.id, "cost_usd": run.total_cost_usd}, is_error=True)
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
-        return _result(text + early, _structure(run, session, without_halves(run.answer)[0]))
+        return _result(text + early, known | {"answer": without_halves(run.answer)[0]})
 
     def _waiting(
         self,
@@ -226,18 +214,6 @@ class AgentCall:
         return _result(f"{problem} {text}".strip(), {**(known or base), "asks": asked, "reply_to": id}, is_error)
 
 
-def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
-    return {
-        "status": run.status,
-        "answer": answer,
-        "run": run.id,
-        **({"session": session} if session else {}),
-        "steps": run.steps,
-        "cost_usd": run.total_cost_usd,
-        "seconds": round(run.seconds, 3),
-    }
-
-
 def _result(text: str, structured: dict[str, Any] | None, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=text)], structured_content=structured, is_error=is_error
@@ -251,10 +227,9 @@ def _ask_again(run: str, id: str, question: str) -> types.InputRequiredResult:
 
 
 def _read_arguments(given: Mapping[str, Any]) -> dict[str, str]:
-    known = INPUT["properties"]
     for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"There is no argument {name!r}.", hint=f"These exist: {', '.join(known)}.")
+        if name not in ARGUMENTS:
+            raise ConfigError(f"There is no argument {name!r}.", hint=f"These exist: {', '.join(ARGUMENTS)}.")
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"'{name}' is not text.", hint="Give a string.")
     found = {name: value for name, value in given.items() if value is not None}

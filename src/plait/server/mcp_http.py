@@ -16,7 +16,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from plait.journal.store import is_address
-from plait.server.auth import Caller
 from plait.server.runs import RunManager
 
 if TYPE_CHECKING:
@@ -40,8 +39,15 @@ class McpEndpoint:
         self._holder: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sessions = await self._start()
-        await sessions.handle_request(_with_owner(scope), receive, send)
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+        from mcp.server.auth.provider import AccessToken
+
+        sessions, caller = await self._start(), scope["state"]["caller"]
+        # The SDK compares this user with the owner of a session.
+        user = AuthenticatedUser(
+            AccessToken(token=caller.owner or "none", client_id=caller.owner or "anyone", scopes=[])
+        )
+        await sessions.handle_request({**scope, "user": user}, receive, send)
 
     async def _start(self) -> StreamableHTTPSessionManager:
         loop = asyncio.get_running_loop()
@@ -77,14 +83,3 @@ def _report_failure(ready: asyncio.Future[Any], task: asyncio.Task[None]) -> Non
     if not ready.done():
         ready.set_exception(error or RuntimeError("the transport ended before it began"))
         ready.exception()  # mark as retrieved: maybe no request waits
-
-
-def _with_owner(scope: Scope) -> Scope:
-    """Return the scope with its caller as the user that the SDK compares with the owner of a session."""
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-    from mcp.server.auth.provider import AccessToken
-
-    caller = scope.get("state", {}).get("caller")
-    owner = caller.owner if isinstance(caller, Caller) else ""
-    token = AccessToken(token=owner or "none", client_id=owner or "anyone", scopes=[])
-    return {**scope, "user": AuthenticatedUser(token)}

@@ -35,7 +35,7 @@ class ProcessMetrics(Collector):
         )
         self._tokens = Counter("plait_tokens", "Tokens of model calls.", ["agent", "kind"], registry=registry)
         self._cost = Counter("plait_cost_usd", "USD of model calls, where known.", ["agent"], registry=registry)
-        self._refused = Counter("plait_refused", "Requests refused.", ["reason"], registry=registry)
+        self.refused = Counter("plait_refused", "Requests refused.", ["reason"], registry=registry)
         self.running = Gauge("plait_runs_running", "Runs under way.", registry=registry)
         self.queued = Gauge("plait_runs_queued", "Requests that wait for a place.", registry=registry)
         taken = "Runs taken from the queue because the lease of another worker had ended."
@@ -53,9 +53,6 @@ class ProcessMetrics(Collector):
         self._tokens.labels(agent, "output").inc(run.tree.usage.output_tokens)
         if run.tree.cost_usd is not None:
             self._cost.labels(agent).inc(run.tree.cost_usd)
-
-    def add_refusal(self, reason: str) -> None:
-        self._refused.labels(reason).inc()
 
     def estimate_wait(self, waiting: int, concurrent: int) -> float:
         """Estimate the seconds until a run can start, from 1 to 60, by the wall time of the last runs."""

@@ -6,18 +6,20 @@ A module of routes declares each one as an `ApiRoute`. The docstring of the endp
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from plait import __version__
 from plait.server.errors import json_response
 from plait.server.guard import FULL, OPEN, find_needs
+
+Body: TypeAlias = type[msgspec.Struct] | dict[str, Any] | None
+"""The struct of a JSON body, or its JSON Schema; None: the route takes none."""
 
 
 def describe_body(required: str, optional: str) -> dict[str, Any]:
@@ -33,44 +35,24 @@ ERROR["properties"]["error"] |= describe_body("message:string type:string param:
 
 
 class ApiRoute(Route):
-    """A route of the document. `body` is the `msgspec.Struct` of its JSON body, or a JSON Schema; `query` are the names
-    of its query parameters."""
+    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters."""
 
     def __init__(
-        self,
-        path: str,
-        endpoint: Callable[..., Any],
-        *,
-        methods: Sequence[str] = ("GET",),
-        body: type[msgspec.Struct] | dict[str, Any] | None = None,
-        query: Sequence[str] = (),
+        self, path: str, endpoint: Callable[..., Any], *, body: Body = None, query: Sequence[str] = (), **more: Any
     ) -> None:
-        super().__init__(path, endpoint, methods=list(methods))
+        super().__init__(path, endpoint, **more)
         self.body, self.query = body, query
 
 
-def openapi_routes(routes: Iterable[BaseRoute]) -> list[ApiRoute]:
-    """Return the route of the document of `routes`, which has itself too."""
-
-    async def document(request: Request) -> Response:
-        """Return this document."""
-        return json_response(made)
-
-    own = ApiRoute("/openapi.json", document)
-    made = make_document([*routes, own])
-    return [own]
-
-
-def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
-    """Return the OpenAPI document of the routes that are `ApiRoute`s."""
-    described = [each for each in routes if isinstance(each, ApiRoute)]
+async def answer_document(request: Request) -> Response:
+    """Return this document."""
+    described = [each for each in request.app.routes if isinstance(each, ApiRoute)]
     kinds = [each.body for each in described if isinstance(each.body, type)]
     bodies, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, bodies, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in described:
-        names = re.findall(r"{(\w+)(?::\w+)?}", route.path)
-        asked = [(name, "path") for name in names] + [(name, "query") for name in route.query]
+        asked = [(name, "path") for name in route.param_convertors] + [(name, "query") for name in route.query]
         parameters = [
             {"name": name, "in": where, "required": where == "path", "schema": {"type": "string"}}
             for name, where in asked
@@ -86,8 +68,8 @@ def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
             schema = schemas[route.body] if isinstance(route.body, type) else route.body
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            paths.setdefault(re.sub(r"(:\w+)}", "}", route.path), {})[method.lower()] = operation
-    return {
+            paths.setdefault(route.path_format, {})[method.lower()] = operation
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "Plait", "version": __version__, "description": "Agents as models, and their runs."},
         "paths": dict(sorted(paths.items())),
@@ -98,3 +80,4 @@ def make_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         },
         "security": [{"token": []}],
     }
+    return json_response(document)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from math import inf
 from typing import Any, Protocol
 
@@ -60,6 +60,7 @@ class ReplyFormat(Protocol):
     part goes on), and may raise its error."""
 
     pieces: ReplyPieces
+    modalities: tuple[str, ...]
 
     async def open(self, run: str, part: int | None = None) -> None: ...
     def begin(self) -> bytes: ...
@@ -68,14 +69,14 @@ class ReplyFormat(Protocol):
     def whole(self, ending: Ending | None) -> dict[str, Any]: ...
 
 
-async def read_ending(run: Run, modalities: Sequence[str], format: ReplyFormat) -> Ending:
+async def read_ending(run: Run, format: ReplyFormat) -> Ending:
     """Return how a run ended. The record is read only if there may be files."""
     try:
         content, finish = content_of(run)
     except RequestRejected as error:
         return Ending(error=error, run=run)
     may_have_files = format.pieces.has_files or run.tree.runs > 1
-    files = await asyncio.to_thread(list_files, run, modalities) if may_have_files else {}
+    files = await asyncio.to_thread(list_files, run, format.modalities) if may_have_files else {}
     return Ending(content, finish, None, run, files)
 
 
@@ -104,7 +105,7 @@ class RecordedReply:
         self._is_open = self._has_begun = False
         self._events, self._answered = list[Event](), list[tuple[float, Question]]()
 
-    async def read(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
+    async def read(self) -> tuple[bytes, Ending | None]:
         """Give the format what is new. Returns what that adds to a stream, and how the part ended; None: it goes on."""
         store, run = self._manager.journal.store, self._run
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
@@ -137,7 +138,7 @@ class RecordedReply:
             ending = Ending(question_text(self._answered[part][1]))
         elif row.outcome is not None:
             ended = read_finished_run(row, store, recorded_loop(row.head))
-            ending = await read_ending(ended, modalities, self._format)
+            ending = await read_ending(ended, self._format)
         if ending is not None:
             self._recorded.finish(ending.run.answer if ending.run is not None else None)
         return sent + self._take(), ending
@@ -153,20 +154,20 @@ class RecordedReply:
         """Return whether nobody performs the run any more, or nobody here can wait for it."""
         return self._manager.stopping or self._status == "interrupted"
 
-    async def wait(self, modalities: Sequence[str] = ("text",)) -> tuple[bytes, Ending | None]:
+    async def wait(self) -> tuple[bytes, Ending | None]:
         """Wait for the end of the part. Raises `RequestRejected` if nobody performs the run."""
-        while (read := await self.read(modalities))[1] is None:
+        while (read := await self.read())[1] is None:
             if self._is_left:
                 text, hint = f"Run {self._run} goes on elsewhere, or later.", "Ask again in a while."
                 raise RequestRejected(503, text, hint=hint, kind="run_error", code="run_interrupted", may_retry=False)
             await asyncio.sleep(PAUSE)
         return read
 
-    async def follow(self, modalities: Sequence[str] = ("text",)) -> Parts:
+    async def follow(self) -> Parts:
         """Make the stream, until the part ends or nobody performs the run."""
         quiet = 0.0
         while True:
-            sent, ending = await self.read(modalities)
+            sent, ending = await self.read()
             if ending is not None or self._is_left:
                 yield sent + (self._format.end(ending) if ending is not None else b""), False
                 return

@@ -64,10 +64,8 @@ class ReplyPieces:
                 self.has_files = resumed
             case ev.Observed(observation=seen):
                 self.has_files = self.has_files or bool(find_artifacts(seen.value))
-            case ev.Thought(step=step, text=text) if self.thoughts:
-                return held + self._separate("thought", step, replace_surrogates(text)), ""
-            case ev.Action(step=step, text=text) if self.thoughts:
-                return held + self._separate("action", step, replace_surrogates(text)), ""
+            case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) if self.thoughts:
+                return held + self._separate(ev.kind_of(event), step, replace_surrogates(text)), ""
             case ev.Called(call=call) if self.thoughts and self._last[0] != "action":  # no text of the model has it
                 self._calls += 1
                 text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
@@ -83,14 +81,8 @@ class ReplyPieces:
     def rest(self, content: str) -> str:
         """Return what is missing of the content. Raises `RequestRejected` if other content was sent."""
         if not content.startswith(self._sent):
-            raise RequestRejected(
-                500,
-                "The run replaced the answer that was sent in part.",
-                hint="The run's record has it whole.",
-                kind="run_error",
-                code="answer_changed",
-                may_retry=False,
-            )
+            text, hint = "The run replaced the answer that was sent in part.", "The run's record has it whole."
+            raise RequestRejected(500, text, hint=hint, kind="run_error", code="answer_changed", may_retry=False)
         return content[len(self._sent) :] if self._sent else self._separator + content
 
     def _separate(self, kind: str, step: int, text: str) -> str:

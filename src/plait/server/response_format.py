@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import Event
-from plait.journal.codec import encode
 from plait.journal.served_runs import UNNAMED, RunLabel
 from plait.server.auth import Caller
 from plait.server.chat_format import (
@@ -33,6 +32,7 @@ from plait.server.errors import RequestRejected
 from plait.server.recorded_reply import Ending, list_answered, response_id
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
+from plait.view.live import format_event
 
 ITEM = 10_000_000
 """Numbers of events that an item of the output has."""
@@ -96,6 +96,8 @@ def _read_item(item: Any, where: str) -> Any:
 class ResponseFormat:
     """Responses. See `ReplyFormat`. `asked` None: a response is retrieved, and its error is a part of it. A stream has
     only the events after the number `after`, and always the last one."""
+
+    modalities: tuple[str, ...] = ("text",)
 
     def __init__(
         self, manager: RunManager, caller: Caller, asked: ChatRequest | None = None, *, after: int = -1
@@ -175,13 +177,10 @@ class ResponseFormat:
 
     # -- the events
 
-    def _event(self, kind: str, **fields: Any) -> bytes:
-        self._number += 1
-        return self._encode(kind, fields) if self._number > self._after else b""
-
-    def _encode(self, kind: str, fields: dict[str, Any]) -> bytes:
+    def _event(self, kind: str, counts: int = 1, **fields: Any) -> bytes:
+        self._number += counts
         event = {"type": kind, **fields, "sequence_number": self._number}
-        return f"event: {kind}\ndata: ".encode() + encode(event) + b"\n\n"
+        return format_event(event, kind) if self._number > self._after else b""
 
     def _write(self, kind: str, text: str) -> bytes:
         """Add text to the open item; opens one of that type if need be."""
@@ -197,11 +196,10 @@ class ResponseFormat:
             sent += self._event("response.output_item.added", output_index=index, item=self._item)
             sent += self._event("response.content_part.added", **self._place, part=_PARTS[kind])
         self._text += text
-        self._number += len(text)
-        if text and self._number > self._after:
-            fields = {**self._place, "delta": text[-(self._number - self._after) :], **_LOGPROBS[kind]}
-            sent += self._encode(f"{_TEXTS[kind]}.delta", fields)
-        return sent
+        if not text:
+            return sent
+        fields = {**self._place, "delta": text[max(0, self._after - self._number) :], **_LOGPROBS[kind]}
+        return sent + self._event(f"{_TEXTS[kind]}.delta", len(text), **fields)
 
     def _close_item(self, **more: Any) -> bytes:
         if not (kind := self._kind):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from plait.journal.records import RunRow
 from plait.journal.store import ENDED
-from plait.server.agent_turn import AgentTurn, EventStream
+from plait.server.agent_turn import AgentTurn, ReplyStream
 from plait.server.chat_format import reject
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
@@ -59,7 +59,7 @@ class ResponseApi:
         if not after.removeprefix("-").isdecimal() or len(after) > 18:
             reject("'starting_after' is the number of an event.", "starting_after")
         format = ResponseFormat(self._manager, caller, after=int(after))
-        return EventStream(RecordedReply(self._manager, row.head.run, part, format).follow())
+        return ReplyStream(RecordedReply(self._manager, row.head.run, part, format).follow())
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a response that goes on, and return it. One that has ended stays as it is."""

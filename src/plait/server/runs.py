@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -21,7 +21,7 @@ from plait.core import Event
 from plait.core.errors import JournalError, UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
-from plait.journal.queue import has_queue, require_queue
+from plait.journal.queue import has_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
@@ -35,7 +35,7 @@ from plait.server.agents import ServedAgent, change_agent, makes_same_requests, 
 from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
 from plait.server.metrics import ProcessMetrics
-from plait.view.live_texts import PartialReplies, ShownTexts, WatchedTexts
+from plait.view.live_texts import LiveTexts
 from plait.workers import hand_over
 
 GONE = "the client went away"
@@ -51,16 +51,12 @@ OnEvent = Callable[[Event], None]
 class ActiveRun:
     """A run that this process performs. `run` is its id once `begun` returned; `agent` is the served agent's name."""
 
-    def __init__(
-        self, agent: str = "", session: str = "", on_event: OnEvent | None = None, shown: ShownTexts | None = None
-    ) -> None:
+    def __init__(self, texts: LiveTexts, agent: str, session: str, on_event: OnEvent | None) -> None:
         self.agent, self.session, self.run = agent, session, ""
-        self._shown = shown
         self.result: Run | None = None
-        self.partial_replies = PartialReplies()
         self.started = time.monotonic()
         self.task: asyncio.Task[Run]
-        self._on_event = on_event
+        self._texts, self._on_event = texts, on_event
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
@@ -82,41 +78,27 @@ class ActiveRun:
         """Cancel the run for a reason that the journal stores. Returns False if it is over or already cancelled."""
         return not self.task.cancelling() and self.task.cancel(reason)
 
+    def keep(self, turn: ExitStack) -> None:
+        """Let the next turn of the conversation begin when this run is over."""
+        kept = turn.pop_all()
+        self.task.add_done_callback(lambda _: kept.close())
+
     async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
-        run = await work(on_event=self._hear)
+        with self._texts.listen() as show:
+            run = await work(on_event=partial(self._hear, show))
         self.run, self.result = run.id, self.result or run
         return run
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, show: OnEvent, event: Event) -> None:
         if isinstance(event, Ended):
             self.result = event.run
-        self.partial_replies.add(event)
-        if self._shown is not None:
-            self._shown.hear(self.run, self.partial_replies)
+        show(event)
         if self._on_event is not None:
             self._on_event(event)
         if isinstance(event, Began):
             self.run = event.run
             if not self._began.done():
                 self._began.set_result(None)
-
-
-class TurnLock:
-    """The right to add a turn to a conversation. Nobody else can add one before it is released."""
-
-    def __init__(self, lock: asyncio.Lock | None) -> None:
-        self._lock = lock
-
-    def release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-    def release_after(self, active: ActiveRun) -> None:
-        """Let the next turn begin when this run is over."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            active.task.add_done_callback(lambda _: lock.release())
 
 
 class RunManager:
@@ -129,8 +111,7 @@ class RunManager:
         self.tokens = tokens or AccessTokens()
         self.agents = prepare_agents(agents)
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
-        self.watched = WatchedTexts(self.journal.store)
-        self._shown = ShownTexts(self.journal.store)
+        self.texts = LiveTexts(self.journal.store)
         self.metrics = ProcessMetrics(self.journal.store)
         self.metrics.running.set_function(lambda: self.running)
         self.metrics.queued.set_function(lambda: self.waiting)
@@ -168,17 +149,17 @@ class RunManager:
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
-        said = self._annotate(agent, caller, about or {}, key)
+        said = self.annotate(agent, caller, about or {}, key)
         served = self.find_agent(agent)
         if output is not None and served.agent.output is not str:
-            raise RequestRejected(
-                400, "'response_format' can't be used here. The agent has an output type.", param="response_format"
-            )
+            text = "'response_format' can't be used here. The agent has an output type."
+            raise RequestRejected(400, text, param="response_format")
         arun = self._with_output(served, output).arun
-        active = ActiveRun(agent, session or "", on_event, self._shown)
-        return await self._perform(active, partial(arun, question, session=session, history=history, **said))
+        work = partial(arun, question, session=session, history=history, **said)
+        return await self._perform(ActiveRun(self.texts, agent, session or "", on_event), work)
 
-    def _annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
+    def annotate(self, agent: str, caller: Caller, about: RunAnnotations, key: str = "") -> RunAnnotations:
+        """Return what a caller says of a run for the journal: with its owner, and the user as one of the caller's."""
         label, user = str(RunLabel(caller.owner, agent, key)), caller.user(about.get("user") or "")
         return {**about, "label": label, "user": user}
 
@@ -196,36 +177,20 @@ class RunManager:
         For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
         `StaleAnswer` if the question is not open.
         """
-        top = await self._find_top(await self.find_run(run, caller))
-        head = (await self._find_resumable(top.head.run, caller)).head
-        active = ActiveRun(_agent_name(head), head.session, on_event, self._shown)
-        return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
-
-    async def submit(
-        self,
-        agent: str,
-        question: UserQuestion,
-        caller: Caller,
-        session: str | None,
-        about: RunAnnotations,
-        **queued: Any,
-    ) -> str:
-        """Put a run in a queue, for a worker; returns its id. `queued`: `queue`, `priority` and `at`. Raises
-        `ConfigError` if the journal has no queue."""
-        require_queue(self.journal.store)
-        served, said = self.find_agent(agent), self._annotate(agent, caller, about)
-        return await served.agent.asubmit(question, session=session, **queued, **said)
+        head = self._require_resumable(await self._find_top(await self.find_run(run, caller)))
+        work = partial(self.agent_for(head).aresume, head.run, answer, question=question)
+        return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
 
     async def answer(
         self, run: str, answer: str | None = None, *, question: str | None = None, caller: Caller = ANYONE
     ) -> str:
         """Record the user's answer to a question of a run, or let an interrupted run go on. A run of a queue goes on in
         a worker, another one here. Returns the id of the run that goes on."""
-        store, top = self.journal.store, (await self._find_top(await self.find_run(run, caller))).head.run
-        if has_queue(store) and await store.list_queue(run=top):
-            head = (await self._find_resumable(top, caller)).head
-            await hand_over(self.agent_for(head), top, answer, question)
-            return top
+        store, top = self.journal.store, await self._find_top(await self.find_run(run, caller))
+        if has_queue(store) and await store.list_queue(run=top.head.run):
+            head = self._require_resumable(top)
+            await hand_over(self.agent_for(head), head.run, answer, question)
+            return head.run
         return (await self.resume_in_turn(run, answer, question=question, caller=caller)).run
 
     async def resume_in_turn(
@@ -238,23 +203,19 @@ class RunManager:
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
         """Resume a run as a turn of its conversation, after the active turn. A fork is not a turn."""
-        head = (await self._find_resumable(run, caller)).head
-        async with self.take_turn(None if head.parent else head.session or None) as turn:
+        head = self._require_resumable(await self.find_run(run, caller))
+        with await self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
-            turn.release_after(active)
+            active.keep(turn)
         return active
 
-    async def fork(
-        self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
-    ) -> ActiveRun:
+    async def fork(self, run: str, at: int, changes: dict[str, Any], *, caller: Caller = ANYONE) -> ActiveRun:
         """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
         head = (await self.find_run(run, caller)).head
-        agent = change_agent(self.agent_for(head), dict(changes or {}))
-        name = _agent_name(head)
-        label = str(RunLabel(caller.owner, name))
-        return await self._perform(
-            ActiveRun(name, head.session, None, self._shown), partial(agent.afork, head.run, at, label=label)
-        )
+        agent = change_agent(self.agent_for(head), changes)
+        name = agent_name(head)
+        work = partial(agent.afork, head.run, at, label=str(RunLabel(caller.owner, name)))
+        return await self._perform(ActiveRun(self.texts, name, head.session, None), work)
 
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
         """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it
@@ -268,36 +229,20 @@ class RunManager:
         except JournalError as why:
             raise RequestRejected(409, why.message, hint=why.hint, may_retry=False) from None
 
-    @contextmanager
-    def unfinished_replies(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-        """Within it, the function returns what the models of a run write just now, wherever it is performed."""
-        with self.watched.watch(run) as elsewhere:
-
-            def read() -> list[dict[str, Any]]:
-                active = self.active.get(run)
-                return active.partial_replies.steps() if active is not None else elsewhere()
-
-            yield read
-
     # -- who may see what
 
     def find_agent(self, name: str) -> ServedAgent:
         """Return the agent of that name. Raises `RequestRejected` in a form that clients know."""
         served = self.agents.get(name)
         if served is None:
-            raise RequestRejected(
-                404,
-                f"The model '{name}' does not exist.",
-                hint=f"These exist: {self.agent_names}.",
-                code="model_not_found",
-                param="model",
-            )
+            text, hint = f"The model '{name}' does not exist.", f"These exist: {self.agent_names}."
+            raise RequestRejected(404, text, hint=hint, code="model_not_found", param="model")
         return served
 
     def shows_thoughts(self, head: RunHead, caller: Caller) -> bool:
         """Return whether a caller may see what the models of a run say besides its answer. Clients may if the agent
         shows its thoughts, and has no hooks: the record has texts that a hook withheld or replaced."""
-        served = self.agents.get(_agent_name(head))
+        served = self.agents.get(agent_name(head))
         return caller.full or (served is not None and served.thoughts and not head.settings.get("hooks"))
 
     @property
@@ -327,21 +272,20 @@ class RunManager:
             seen.add(row.head.run)
         return row
 
-    async def _find_resumable(self, run: str, caller: Caller) -> RunRow:
-        row = await self.find_run(run, caller)
+    def _require_resumable(self, row: RunRow) -> RunHead:
         if row.status in ("answered", "failed", "stopped"):
             hint = "Fork it to continue in another way."
             raise RequestRejected(409, f"Run {row.head.run} is over ({row.status}).", hint=hint)
         if row.head.run in self.active:
             text = f"Run {row.head.run} is under way."
             raise RequestRejected(409, text, hint="Wait for its end.", may_retry=False)
-        return row
+        return row.head
 
     def agent_for(self, head: RunHead) -> Agent:
         """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one. It
         is found by the name under which a server made the run, or by that of the agent that another program used."""
         by_name = {each.agent.name: each for each in self.agents.values() if each.agent.name}
-        served = self.agents.get(_agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
+        served = self.agents.get(agent_name(head)) or by_name.get(head.agent) or self.agents.get(head.agent)
         if served is not None:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
             # Nothing but the served agent has tools that were given in Python.
@@ -369,20 +313,15 @@ class RunManager:
 
     # -- places and turns
 
-    @asynccontextmanager
-    async def take_turn(self, session: str | None) -> AsyncIterator[TurnLock]:
-        """Wait until the conversation's turn before this one is over. None: a new conversation does not wait."""
-        lock = None
+    async def take_turn(self, session: str | None) -> ExitStack:
+        """Wait until the conversation's turn before this one is over. None: a new conversation does not wait. Nobody
+        else can add a turn before what it returns is closed, or the run that keeps it is over (`ActiveRun.keep`)."""
+        turn = ExitStack()
         if session is not None:
-            lock = self._turns.get(session)
-            if lock is None:
-                lock = self._turns[session] = asyncio.Lock()
+            lock = self._turns.setdefault(session, asyncio.Lock())
             await self._acquire(lock)
-        turn = TurnLock(lock)
-        try:
-            yield turn
-        finally:
-            turn.release()
+            turn.callback(lock.release)
+        return turn
 
     async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
         """Wait for a place, start the run, and wait until the journal has it."""
@@ -422,19 +361,14 @@ class RunManager:
     def _refuse(self) -> NoReturn:
         hint = "Ask again in a while."
         if self.stopping:
-            self.metrics.add_refusal("stopping")
-            raise RequestRejected(
-                503, "The server is stopping.", hint=hint, kind="server_error", code="stopping", retry_after=5
-            )
-        self.metrics.add_refusal("full")
-        raise RequestRejected(
-            429,
-            f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait.",
-            hint=hint,
-            kind="rate_limit_error",
-            code="rate_limit_exceeded",
-            retry_after=self.metrics.estimate_wait(self.waiting, self.table.concurrent),
-        )
+            self.metrics.refused.labels("stopping").inc()
+            text, kind = "The server is stopping.", "server_error"
+            raise RequestRejected(503, text, hint=hint, kind=kind, code="stopping", retry_after=5)
+        self.metrics.refused.labels("full").inc()
+        text = f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait."
+        kind, code = "rate_limit_error", "rate_limit_exceeded"
+        seconds = self.metrics.estimate_wait(self.waiting, self.table.concurrent)
+        raise RequestRejected(429, text, hint=hint, kind=kind, code=code, retry_after=seconds)
 
     # -- the end
 
@@ -457,6 +391,7 @@ class RunManager:
         self._deadline = 0.0
 
 
-def _agent_name(head: RunHead) -> str:
+def agent_name(head: RunHead) -> str:
+    """Return the name under which a server made a run; "" if none did."""
     label = RunLabel.parse(head.label)
     return label.agent if label is not None else ""

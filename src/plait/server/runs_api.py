@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from plait import loops
-from plait.agent import Agent
 from plait.journal.results import Results
 from plait.journal.run_query import make_query
 from plait.journal.store import wait_for
 from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
+from plait.server.agents import ServedAgent
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
-from plait.server.service import FILTERS, parse_body, parse_number, read_filters
+from plait.server.service import FILTERS, parse_body, parse_number, read_filters, run_id, stream_events
 from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
@@ -38,8 +37,6 @@ POLICY = (
 """The pages' policy: they may only run their own scripts and ask this server."""
 PIECE = 400_000
 """Characters of a text in one answer."""
-
-T = TypeVar("T")
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,15 +115,7 @@ class ViewerApi:
 
     def about(self, request: Request) -> Response:
         """Return the agents and loops to start with, and the choices of the filters."""
-        agents = [
-            {
-                "name": each.name,
-                "description": each.description,
-                "loop": each.agent._loop.name,
-                "model": _describe_models(each.agent),
-            }
-            for each in self._manager.agents.values()
-        ]
+        agents = [_describe_agent(each) for each in self._manager.agents.values()]
         choices = run_search.list_choices(self._journal)
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
@@ -149,13 +138,13 @@ class ViewerApi:
 
     def run(self, request: Request) -> Response:
         """Return all facts about a run, and its steps."""
-        return json_response(live.run_document(self._journal, _run_id(request)))
+        return json_response(live.run_document(self._journal, run_id(request)))
 
     def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""
         query = request.query_params
         start = parse_number("from", query.get("from", "0"))
-        timeline = live.full_timeline(self._journal, _run_id(request))
+        timeline = live.full_timeline(self._journal, run_id(request))
         whole = timeline.text(query.get("item", ""), query.get("field", ""))
         if whole is None:
             raise RequestRejected(404, "There is no such text.")
@@ -165,7 +154,7 @@ class ViewerApi:
     def wire(self, request: Request) -> Response:
         """Return the requests and responses of one step, and the requests that they are compared with."""
         step = parse_number("step", request.query_params.get("step", ""))
-        row = self._journal.run(_run_id(request))
+        row = self._journal.run(run_id(request))
         timeline = self._journal.timeline(row.head.run)
         found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
         before = {each.before for each in found}
@@ -175,7 +164,7 @@ class ViewerApi:
 
     def body(self, request: Request) -> Response:
         """Return the body of a row, byte for byte."""
-        run, seq = _run_id(request), parse_number("seq", request.path_params["seq"])
+        run, seq = run_id(request), parse_number("seq", request.path_params["seq"])
         body = exact_body(self._journal.iter_rows(run), seq)
         if body is None:
             raise RequestRejected(404, "That row has no body.")
@@ -186,7 +175,7 @@ class ViewerApi:
 
     def file(self, request: Request) -> Response:
         """Return a file that a tool returned. A browser shows pictures and saves all else; it runs nothing."""
-        files = read_files(self._journal.timeline(self._journal.run(_run_id(request)).head.run))
+        files = read_files(self._journal.timeline(self._journal.run(run_id(request)).head.run))
         found = next((each for each in files if each.id == request.path_params["file"]), None)
         if found is None:
             raise RequestRejected(404, "The run has no such file.")
@@ -210,18 +199,13 @@ class ViewerApi:
     def run_events(self, request: Request) -> Response:
         """Send what changes in a run, as server-sent events."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
-        name = self._journal.run(_run_id(request)).head.run
-
-        async def stream() -> AsyncIterator[bytes]:
-            with self._manager.unfinished_replies(name) as unfinished:
-                async for event in live.follow_run(self._journal, name, after, self._is_stopping, unfinished):
-                    yield event
-
-        return _stream(stream())
+        name = self._journal.run(run_id(request)).head.run
+        texts = self._manager.texts.watch(name)
+        return stream_events(live.follow_run(self._journal, name, after, lambda: self._manager.stopping, texts))
 
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""
-        return _stream(live.follow_list(self._journal, self._is_stopping))
+        return stream_events(live.follow_list(self._journal, lambda: self._manager.stopping))
 
     def comparisons(self, request: Request) -> Response:
         """Return the comparisons and how far they are."""
@@ -243,11 +227,8 @@ class ViewerApi:
         given = msgspec.structs.asdict(await parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
-        active = await self._manager.fork(_run_id(request), at, changes, caller=request.state.caller)
+        active = await self._manager.fork(run_id(request), at, changes, caller=request.state.caller)
         return json_response({"run": active.run}, 201)
-
-    def _is_stopping(self) -> bool:
-        return self._manager.stopping
 
 
 def _page(name: str) -> Response:
@@ -258,17 +239,9 @@ def _page(name: str) -> Response:
     return Response(file.read_bytes(), media_type=KINDS[name.rpartition(".")[2]], headers=headers)
 
 
-def _stream(events: AsyncIterator[bytes]) -> Response:
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-def _run_id(request: Request) -> str:
-    return str(request.path_params["id"])
-
-
-def _describe_models(agent: Agent) -> str:
-    model, *phases = (
-        each if isinstance(each, str) else getattr(each, "spec", "") for each in (agent.model, *agent.models.values())
-    )
-    named = (f"{phase}={each}" for phase, each in zip(agent.models, phases, strict=True))
-    return ", ".join([*((model,) if model else ()), *named])
+def _describe_agent(served: ServedAgent) -> dict[str, str]:
+    agent = served.agent
+    named = [("", agent.model), *((f"{phase}=", model) for phase, model in agent.models.items())]
+    specs = [(start, each if isinstance(each, str) else getattr(each, "spec", "")) for start, each in named]
+    models = ", ".join(f"{start}{spec}" for start, spec in specs if start or spec)
+    return {"name": served.name, "description": served.description, "loop": agent._loop.name, "model": models}

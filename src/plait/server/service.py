@@ -17,8 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from plait.core import Event
 from plait.core.errors import RunExists, UnknownRun
 from plait.core.events import Asked
-from plait.journal import codec
-from plait.journal.queue import has_queue
+from plait.journal.queue import has_queue, require_queue
 from plait.journal.records import RunRow
 from plait.journal.run_query import TEXTS, make_query
 from plait.journal.served_runs import RunLabel
@@ -32,7 +31,7 @@ from plait.server.errors import RequestRejected, json_response
 from plait.server.idempotency import read_key
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
-from plait.view.live import OVER, follow, last_seen_row
+from plait.view.live import NOBODY, OVER, follow, format_event, last_seen_row
 from plait.view.run_search import PAGE
 
 T = TypeVar("T")
@@ -91,25 +90,25 @@ class RunService:
         """Start a run, or put it in a queue; 202 when the journal has it."""
         given, caller = await parse_body(request, StartBody), request.state.caller
         key = await read_key(request, self._store)
-        if key is not None and await key.is_known():
+        if key is not None and key.has_begun:
             return _accepted(key.run)
         session = caller.session(given.session) if given.session else None
         about: RunAnnotations = {"user": given.user, "tags": given.tags, "metadata": given.metadata}
-        if key is not None:
-            about["run_id"] = key.run
+        about["run_id"] = key.run if key is not None else None
         queue = self._manager.table.queue if given.queue is None else given.queue
         if not queue and (given.priority or given.at is not None):
             raise RequestRejected(400, "priority and at are for a queue.", hint="Name the queue.", param="queue")
         try:
             if queue:
+                require_queue(self._store)
+                served, said = self._manager.find_agent(given.agent), self._manager.annotate(given.agent, caller, about)
                 more: dict[str, Any] = {"queue": queue, "priority": given.priority, "at": given.at}
-                run = await self._manager.submit(given.agent, given.question, caller, session, about, **more)
+                run = await served.agent.asubmit(given.question, session=session, **more, **said)
             else:
-                async with self._manager.take_turn(session) as turn:
-                    active = await self._manager.start(
-                        given.agent, given.question, caller=caller, session=session, about=about
-                    )
-                    turn.release_after(active)
+                with await self._manager.take_turn(session) as turn:
+                    start = self._manager.start
+                    active = await start(given.agent, given.question, caller=caller, session=session, about=about)
+                    active.keep(turn)
                 run = active.run
         except RunExists as why:  # a request with the same key was faster
             run = why.run
@@ -137,20 +136,16 @@ class RunService:
         caller = request.state.caller
         row = await self._find(request)
         after = last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
-        follower = EventFollower(self._store, row, caller, self._manager.shows_thoughts(row.head, caller))
-        await follower.skip(after)
-
-        async def stream() -> AsyncIterator[bytes]:
-            with self._manager.unfinished_replies(row.head.run) as unfinished:
-                shown = unfinished if follower.shows_thoughts else list
-                async for event in follow(follower, lambda: self._manager.stopping, shown):
-                    yield event
-
-        return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        shows_thoughts = self._manager.shows_thoughts(row.head, caller)
+        follower = EventFollower(self._store, row, caller, shows_thoughts)
+        if after is not None:  # the client has the events of these rows
+            await follower.read_rows(after)
+        texts = self._manager.texts.watch(row.head.run) if shows_thoughts else NOBODY
+        return stream_events(follow(follower.read_events, lambda: self._manager.stopping, texts))
 
     async def _find(self, request: Request) -> RunRow:
         """Return the run that is asked for. What a child run of another agent says is not for clients."""
-        caller, run = request.state.caller, _run_id(request)
+        caller, run = request.state.caller, run_id(request)
         row = await self._manager.find_run(run, caller)
         if row.head.caller is not None and not caller.full:
             raise UnknownRun(f"There is no run {run!r} in the journal.")
@@ -158,21 +153,18 @@ class RunService:
 
     async def answer(self, request: Request) -> Response:
         """Answer a question of a run, which then goes on."""
-        given = await parse_body(request, AnswerBody)
-        return await self._go_on(request, given.answer, given.question)
+        given, caller = await parse_body(request, AnswerBody), request.state.caller
+        run = await self._manager.answer(run_id(request), given.answer, question=given.question, caller=caller)
+        return _accepted(run)
 
     async def resume(self, request: Request) -> Response:
         """Let a run go on that was interrupted or cancelled."""
         await parse_body(request, ResumeBody)
-        return await self._go_on(request, None, None)
-
-    async def _go_on(self, request: Request, answer: str | None, question: str | None) -> Response:
-        run = _run_id(request)
-        return _accepted(await self._manager.answer(run, answer, question=question, caller=request.state.caller))
+        return _accepted(await self._manager.answer(run_id(request), caller=request.state.caller))
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a run: soon, if another process performs it."""
-        run = _run_id(request)
+        run = run_id(request)
         await self._manager.cancel(run, caller=request.state.caller)
         return _accepted(run)
 
@@ -182,37 +174,29 @@ class EventFollower:
     of what happens within the run only that a model is asked."""
 
     def __init__(self, store: Store, row: RunRow, caller: Caller, shows_thoughts: bool) -> None:
-        self._store, self._caller, self.row, self.shows_thoughts = store, caller, row, shows_thoughts
+        self._store, self._run, self._caller, self._shows_thoughts = store, row.head.run, caller, shows_thoughts
         self._events: list[Event] = []
         self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
-        self._timeline, self._seq, self._status = Timeline(run=row.head.run), -1, ""
+        self._timeline, self._seq, self._status = Timeline(run=self._run), -1, ""
 
-    async def skip(self, after: int | None) -> None:
-        """Read the rows up to `after`, of which the client has the events."""
-        if after is not None:
-            await self._read(after)
-
-    @property
-    def over(self) -> bool:
-        return self.row.status in OVER
-
-    async def read_events(self) -> bytes:
-        """Return the new events; b"" for none. The last one of a row has its number as its id."""
+    async def read_events(self) -> tuple[bytes, bool]:
+        """Return the new events, and whether the run is over (see `follow`). The last one of a row has its number as
+        its id."""
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
-        self.row = await self._store.find_run(self.row.head.run)
-        told = await self._read(None)
-        if self.row.status != self._status:
-            self._status = self.row.status
-            if self.over:
-                self._recorded.finish((self.row.outcome or {}).get("answer"))
+        row = await self._store.find_run(self._run)
+        told, is_over = await self.read_rows(), row.status in OVER
+        if row.status != self._status:
+            self._status = row.status
+            if is_over:
+                self._recorded.finish((row.outcome or {}).get("answer"))
                 told += self._take(None)
-            whole = await describe_whole(self._store, self.row, self._caller)
-            told += b"event: " + self._status.encode() + b"\ndata: " + codec.encode(whole) + b"\n\n"
-        return told
+            told += format_event(await describe_whole(self._store, row, self._caller), row.status)
+        return told, is_over
 
-    async def _read(self, until: int | None) -> bytes:
+    async def read_rows(self, until: int | None = None) -> bytes:
+        """Return the events of the new rows, up to the number `until`."""
         told = b""
-        for row in await self._store.read_rows(self.row.head.run, self._seq, until=until, bodies=False):
+        for row in await self._store.read_rows(self._run, self._seq, until=until, bodies=False):
             for moment in self._timeline.add(row):
                 self._recorded.add(moment)
             self._seq = row.seq
@@ -220,25 +204,18 @@ class EventFollower:
         return told
 
     def _take(self, seq: int | None) -> bytes:
-        """Return the events of a row; the last one has its number."""
-        events = [each for each in self._events if self.shows_thoughts or isinstance(each, Asked)]
+        events = [each for each in self._events if self._shows_thoughts or isinstance(each, Asked)]
         self._events.clear()
-        told = b""
-        for i, event in enumerate(events, 1):
-            id = b"id: %d\n" % seq if seq is not None and i == len(events) else b""
-            said = msgspec.to_builtins(event)
-            told += id + b"event: " + said["type"].encode() + b"\ndata: " + codec.encode(said) + b"\n\n"
-        return told
+        said = [msgspec.to_builtins(each) for each in events]
+        return b"".join(format_event(each, each["type"], seq if each is said[-1] else None) for each in said)
 
 
 async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str, Any]:
     """Return a run with its open questions, and its place in a queue (None: in none)."""
     asked = [msgspec.to_builtins(each) for each in await read_open_questions(store, row)]
     queued = (await store.list_queue(run=row.head.run)) if has_queue(store) and row.status not in OVER else []
-    place = (
-        {name: getattr(queued[0], name) for name in ("queue", "priority", "not_before", "reason")} if queued else None
-    )
-    return {**_describe(row, caller), "questions": asked, "queued": place}
+    places = [{name: getattr(each, name) for name in ("queue", "priority", "not_before", "reason")} for each in queued]
+    return {**_describe(row, caller), "questions": asked, "queued": places[0] if places else None}
 
 
 def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
@@ -249,11 +226,15 @@ def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
     return {**described, "n": row.n}
 
 
+def stream_events(events: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
 def _accepted(run: str) -> Response:
     return json_response({"run": run}, 202, {"Location": f"/v1/runs/{quote(run)}", "x-plait-run": run})
 
 
-def _run_id(request: Request) -> str:
+def run_id(request: Request) -> str:
     return str(request.path_params["id"])
 
 

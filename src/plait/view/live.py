@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, TypeAlias
 
 from plait.core.errors import PlaitError
 from plait.journal import codec
 from plait.journal.open_questions import find_open_questions
-from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
@@ -33,6 +32,8 @@ from plait.view.run_view import (
 )
 from plait.view.timeline import ViewerTimeline, build_timeline
 
+Writing: TypeAlias = AbstractContextManager[Callable[[], list[dict[str, Any]]]]
+"""What the models of a run write just now: `LiveTexts.watch`, or nothing."""
 PAUSE = 0.25
 """Seconds between two reads of the journal."""
 TICK = 0.1
@@ -41,6 +42,7 @@ IDLE = 1.0
 """The same when nothing has happened for a while."""
 BEAT = 15.0
 """After this many silent seconds a comment is sent, so that a broken connection is noticed."""
+NOBODY: Writing = nullcontext(list)
 GRADING = 60.0
 """Seconds after a run of a comparison for which its page waits for the grade."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
@@ -76,25 +78,21 @@ class RunFollower:
             forks = self.journal.find(RunQuery(parent=run, children=True, limit=50))
             news["run"]["forks"] = [each.head.run for each in forks]
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
-            news["waiting"] = (
-                open_questions(self.row, wait_for(find_open_questions(self.journal.store, run))) if waits else []
-            )
+            asked = wait_for(find_open_questions(self.journal.store, run)) if waits else []
+            news["waiting"] = open_questions(self.row, asked)
         items = [item for step in news["steps"] for item in step["items"] if item["kind"] != "note"]
         has_finished_work = any(item.get("state") in ("done", None) for item in items)
         if (changed or has_finished_work) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 
-    async def read_events(self) -> bytes:
+    async def read_events(self) -> tuple[bytes, bool]:
+        """Return the new events, and whether the run is over (see `follow`)."""
         news = await asyncio.to_thread(self.read_news)
-        return format_event(news, self.timeline.seq) if news is not None else b""
-
-    @property
-    def over(self) -> bool:
-        row = self.row
+        row, events = self.row, format_event(news, id=self.timeline.seq) if news is not None else b""
         is_of_comparison = bool(row.head.label) and RunLabel.parse(row.head.label) is None
         is_graded_soon = is_of_comparison and row.grade is None and time.time() < row.updated + GRADING
-        return row.status in OVER and not is_graded_soon
+        return events, row.status in OVER and not is_graded_soon
 
     def _read(self, until: int | None = None) -> None:
         run, after = self.row.head.run, self.timeline.seq
@@ -123,91 +121,82 @@ async def follow_run(
     run: str,
     after: int | None,
     is_over: Callable[[], bool] = lambda: False,
-    unfinished: Callable[[], list[dict[str, Any]]] = list,
+    writing: Writing = NOBODY,
 ) -> AsyncIterator[bytes]:
-    """Send a run's events from the row after `after` until the run is over. `unfinished` returns the replies that its
-    models write just now, as `PartialReplies.steps` does."""
+    """Send a run's events from the row after `after` until the run is over. See `follow`."""
     follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
-    async for event in follow(follower, is_over, unfinished):
+    async for event in follow(follower.read_events, is_over, writing):
         yield event
-    if follower.over:
-        yield b"event: over\ndata: {}\n\n"
-
-
-class Follower(Protocol):
-    """Reads a run as it grows."""
-
-    @property
-    def over(self) -> bool:
-        """Return whether nothing more follows, unless somebody resumes the run."""
-        ...
-
-    async def read_events(self) -> bytes:
-        """Return the events that are new since the last call; b"" for none."""
-        ...
+    if not is_over():
+        yield format_event({}, "over")
 
 
 async def follow(
-    follower: Follower, is_over: Callable[[], bool], unfinished: Callable[[], list[dict[str, Any]]]
+    read_events: Callable[[], Awaitable[tuple[bytes, bool]]],
+    is_over: Callable[[], bool],
+    writing: Writing,
+    pause: float = PAUSE,
 ) -> AsyncIterator[bytes]:
-    """Send the events of a follower, and in between what models write just now, until the run is over."""
+    """Send the events of a run as they are read, and in between what its models write just now (`LiveTexts.watch`).
+
+    `read_events` returns the events since its last call (b"" for none), and whether no more follow, unless somebody
+    resumes the run. `pause`: seconds between two reads, until nothing has happened for a while.
+    """
     yield b"retry: 1500\n\n"
     quiet = 0.0
     shown: list[dict[str, Any]] = []
-    while not is_over():
-        if news := await follower.read_events():
-            quiet = 0.0
-            yield news
-        if follower.over:
-            return
-        if not news and quiet and quiet % BEAT < PAUSE:
-            yield b": here\n\n"
-        pause = PAUSE if quiet < 30 else IDLE
-        quiet += pause
-        until, steps = time.monotonic() + pause, unfinished()
-        while True:
-            if steps != shown:
-                quiet, shown = 0.0, steps
-                yield b"event: writing\n" + format_event({"steps": steps})
-            if time.monotonic() >= until:
-                break
-            await asyncio.sleep(TICK)
-            steps = unfinished()
-            if {each["step"] for each in steps} - {each["step"] for each in shown}:
-                break  # the rows of a new step come first
+    with writing as unfinished:
+        while not is_over():
+            news, ended = await read_events()
+            if news:
+                quiet = 0.0
+                yield news
+            if ended:
+                return
+            if not news and quiet and quiet % BEAT < PAUSE:
+                yield b": here\n\n"
+            pause = pause if quiet < 30 else IDLE
+            quiet += pause
+            until, steps = time.monotonic() + pause, unfinished()
+            while True:
+                if steps != shown:
+                    quiet, shown = 0.0, steps
+                    yield format_event({"steps": steps}, "writing")
+                if time.monotonic() >= until:
+                    break
+                await asyncio.sleep(TICK)
+                steps = unfinished()
+                if {each["step"] for each in steps} - {each["step"] for each in shown}:
+                    break  # the rows of a new step come first
 
 
 async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
     """Send the runs that are new or changed, as the list shows them."""
     known: dict[int, Any] = {}
-    recent, newest = await asyncio.to_thread(run_search.find_changed, journal, known, 0)
-    yield b"retry: 1500\n\n"
-    # Send the first page again: runs may have changed since the list was read.
-    yield _list_event(recent[-run_search.PAGE :])
-    quiet = 0.0
-    unfinished: set[int] = set()
-    while not is_over():
+    newest = 0
+    unfinished: set[int] | None = None
+
+    async def read_events() -> tuple[bytes, bool]:
+        nonlocal newest, unfinished
         found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest)
         # A process that died writes nothing, so also read runs that are no longer active.
         now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal)}
-        died = unfinished - now - {each.n for each in found}
-        unfinished = now
-        if died:
+        if is_first := unfinished is None:
+            found = found[-run_search.PAGE :]  # again: runs may have changed since the list was read
+        elif died := unfinished - now - {each.n for each in found}:
             with suppress(PlaitError):
                 found += await asyncio.to_thread(run_search.find_numbered, journal, tuple(died))
-        if found:
-            quiet = 0.0
-            yield _list_event(found)
-        elif quiet and quiet % BEAT < IDLE:
-            yield b": here\n\n"
-        quiet += IDLE
-        await asyncio.sleep(IDLE)
+        unfinished = now
+        return format_event({"runs": [list_entry(row) for row in found]}) if found or is_first else b"", False
+
+    async for event in follow(read_events, is_over, NOBODY, IDLE):
+        yield event
 
 
-def format_event(data: dict[str, Any], id: int | None = None) -> bytes:
+def format_event(data: dict[str, Any], type: str = "", id: int | None = None) -> bytes:
     """Return one event. JSON has no line ends of its own, so its data is one line."""
-    head = b"" if id is None else f"id: {id}\n".encode()
-    return head + b"data: " + codec.encode(data) + b"\n\n"
+    head = (f"id: {id}\n" if id is not None else "") + (f"event: {type}\n" if type else "")
+    return head.encode() + b"data: " + codec.encode(data) + b"\n\n"
 
 
 def last_seen_row(header: str | None, query: str | None) -> int | None:
@@ -216,7 +205,3 @@ def last_seen_row(header: str | None, query: str | None) -> int | None:
         if given and re.fullmatch(r"-?[0-9]{1,18}", given):
             return int(given)
     return None
-
-
-def _list_event(runs: list[RunRow]) -> bytes:
-    return format_event({"runs": [list_entry(row) for row in runs]})

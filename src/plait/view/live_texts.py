@@ -1,8 +1,8 @@
 """What the models of unfinished runs write just now. The journal has a reply only when it is complete.
 
 The process that performs a run has its unfinished replies (`PartialReplies`). Where a store is shared by machines, it
-shows them there (`ShownTexts`), and others that watch the run read them (`WatchedTexts`), about a fifth of a second
-later. Nothing of this is on record, and a text may be lost."""
+shows them there, and others that watch the run read them about a fifth of a second later (`LiveTexts`). Nothing of this
+is on record, and a text may be lost."""
 
 from __future__ import annotations
 
@@ -89,34 +89,39 @@ class PartialReplies:
         return found
 
 
-class ShownTexts:
-    """Shows the unfinished replies of this process's runs to those who watch them elsewhere."""
+class LiveTexts:
+    """The unfinished replies of runs. Where processes share the store, those of this process are shown to the others,
+    and theirs are read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._own: dict[str, PartialReplies] = {}
         self._changed: dict[str, PartialReplies] = {}
+        self._watched: Counter[str] = Counter()
+        self._texts: dict[str, str] = {}
         self._showing: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
-    def hear(self, run: str, replies: PartialReplies) -> None:
-        """Note that the unfinished replies of a run may have changed."""
-        # The user's function redacts whole texts: of half a text it may leave what it would not leave of the whole.
-        if run and has_queue(self._store) and not redaction.is_set():
-            self._changed[run] = replies
-            if self._showing is None or self._showing.done():
-                self._showing = asyncio.ensure_future(self._show())
-
-    def listen(self) -> Callable[[Event], None]:
-        """Return the listener for one run."""
+    @contextmanager
+    def listen(self) -> Iterator[Callable[[Event], None]]:
+        """Within it, the function takes the events of a run that this process performs."""
         replies, run = PartialReplies(), ""
 
         def hear(event: Event) -> None:
             nonlocal run
             if isinstance(event, ev.Began):
-                run = event.run
+                run, self._own[event.run] = event.run, replies
             replies.add(event)
-            self.hear(run, replies)
+            # The user's function redacts whole texts: of half a text it may leave what it would not leave of the whole.
+            if run and has_queue(self._store) and not redaction.is_set():
+                self._changed[run] = replies
+                if self._showing is None or self._showing.done():
+                    self._showing = asyncio.ensure_future(self._show())
 
-        return hear
+        try:
+            yield hear
+        finally:
+            self._own.pop(run, None)
 
     async def _show(self) -> None:
         assert has_queue(self._store)
@@ -128,24 +133,20 @@ class ShownTexts:
                 watched = await self._store.show_texts(texts)
             await asyncio.sleep(PAUSE if watched else UNWATCHED)
 
-
-class WatchedTexts:
-    """Reads the unfinished replies of runs that other processes perform."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._watched: Counter[str] = Counter()
-        self._texts: dict[str, str] = {}
-        self._reading: asyncio.Task[None] | None = None
-
     @contextmanager
     def watch(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-        """Within it, the function returns the unfinished replies of a run, as `PartialReplies.steps` does."""
+        """Within it, the function returns the unfinished replies of a run, as `PartialReplies.steps` does, wherever it
+        is performed."""
+
+        def read() -> list[dict[str, Any]]:
+            own = self._own.get(run)
+            return own.steps() if own is not None else codec.decode_plain(self._texts.get(run) or "[]")
+
         self._watched[run] += 1
         if has_queue(self._store) and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read())
         try:
-            yield lambda: codec.decode_plain(self._texts.get(run) or "[]")
+            yield read
         finally:
             self._watched[run] -= 1
             self._watched = +self._watched
