@@ -79,14 +79,22 @@ class PartialReplies:
         Before the first part it has the `stage` of the model and its whole `seconds` instead. A step whose tool reports
         has that as its `progress`: a `text` and JSON `data`.
         """
-        found = [{"step": step, "parts": [], "progress": each} for step, each in list(self._progress.items())]
-        for step, parts in list(self._replies.items()):
-            if parts is not None:
-                found.append({"step": step, "parts": [[kind, replace_surrogates(text)] for kind, text in parts]})
-                if not parts:
-                    stage, seconds = self._stages[step].now()
-                    found[-1] |= {"stage": stage, "seconds": int(seconds)}
-        return found
+        progress = [{"step": step, "parts": [], "progress": each} for step, each in list(self._progress.items())]
+        return progress + [
+            {
+                "step": step,
+                "parts": [[kind, replace_surrogates(text)] for kind, text in parts],
+                **self._stage(step, parts),
+            }
+            for step, parts in list(self._replies.items())
+            if parts is not None
+        ]
+
+    def _stage(self, step: int, parts: list[tuple[str, str]]) -> dict[str, Any]:
+        if parts:
+            return {}
+        stage, seconds = self._stages[step].now()
+        return {"stage": stage, "seconds": int(seconds)}
 
 
 class ShownTexts:
