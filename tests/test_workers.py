@@ -28,7 +28,7 @@ from plait.journal.redaction import redact_with
 from plait.journal.row_codec import Bodies
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
-from plait.view.live_texts import ShownTexts
+from plait.view.live_texts import LiveTexts
 from plait.workers import QueueWorker, hand_over, version_of
 from postgres_server import shared_server
 
@@ -498,22 +498,22 @@ async def test_others_are_shown_no_more_of_a_reply_than_the_record_will_have(
     _, head = await agent._runs.prepare_run("q", None, None, None, None, None, "r")
     log = await store.begin(head, ME, secrets=["sk-12345678"])
     await store.watch_texts(["r"])
-    hear = ShownTexts(store).listen()
-    for event in (Began("r", "q", "react"), Asked(1, "act", "m"), Answer(1, "The key is sk-12345678.")):
-        hear(event)
+    with LiveTexts(store).listen() as hear:
+        for event in (Began("r", "q", "react"), Asked(1, "act", "m"), Answer(1, "The key is sk-12345678.")):
+            hear(event)
 
-    async def is_shown() -> bool:
-        return "The key is" in (await store.watch_texts(["r"])).get("r", "")
+        async def is_shown() -> bool:
+            return "The key is" in (await store.watch_texts(["r"])).get("r", "")
 
-    await until(is_shown)
-    assert "The key is [secret]." in (await store.watch_texts(["r"]))["r"]
-    redact_with(lambda text: text.replace("alice@example.org", "[email]"))
-    try:
-        hear(Answer(1, " Write to alice@exampl"))
-        await asyncio.sleep(1.5)
-    finally:
-        redact_with(None)
-    assert "alice" not in (await store.watch_texts(["r"]))["r"]
+        await until(is_shown)
+        assert "The key is [secret]." in (await store.watch_texts(["r"]))["r"]
+        redact_with(lambda text: text.replace("alice@example.org", "[email]"))
+        try:
+            hear(Answer(1, " Write to alice@exampl"))
+            await asyncio.sleep(1.5)
+        finally:
+            redact_with(None)
+        assert "alice" not in (await store.watch_texts(["r"]))["r"]
     await log.end("failed", {}, (await store.find_run("r")).totals)
     await store.delete(["r"])
     left = await store._database.do(lambda connection: connection.execute("select count(*) from live_texts"))
