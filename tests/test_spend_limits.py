@@ -488,3 +488,10 @@ def test_a_file_of_a_folder_adds_limits_to_those_of_the_user(tmp_path: Path, mon
     agent = plait.Agent(model=plait.Scripted(["x"]), spend=["runs=1"])
     assert agent.spend == given and agent.using(loop="react").spend == given
     assert pickle.loads(pickle.dumps(agent.using(model="local"))).spend == given
+
+
+def test_limits_in_a_file_that_cannot_be_read_are_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "near.toml").write_text("[[spend]]\nruns = 1\n[srve]\n")
+    monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "near.toml"))
+    with pytest.raises(ConfigError, match=r"\[srve\], which is not known"):
+        plait.Agent(model=plait.Scripted(["x"]))

@@ -86,7 +86,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
             try:
                 found = config.load()
             except ConfigError:
-                if any(isinstance(each, str) for each in (self.model, *self.models.values())):
+                if any(isinstance(each, str) for each in (self.model, *self.models.values())) or config.is_chosen():
                     raise
                 found = config.Config({}, ModelConfig())  # models that are objects need none
             object.__setattr__(self, "_access", ModelAccess.take(found.models))

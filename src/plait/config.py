@@ -136,6 +136,11 @@ def read_folder() -> None:
     _reads_folder = True
 
 
+def is_chosen() -> bool:
+    """Return whether the user chose the files that are read: nobody may have chosen those of a folder."""
+    return not _reads_folder or _named is not None or bool(os.environ.get("PLAIT_CONFIG"))
+
+
 def load(path: Path | None = None) -> Config:
     """Return the configuration: the user's own file, and over it one other file.
 
