@@ -28,9 +28,12 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 import plait  # noqa: E402
 from patience import patience  # noqa: E402
 from plait.config import ServeTable  # noqa: E402
-from plait.journal.store import Journal  # noqa: E402
+from plait.journal.store import Journal, open_store  # noqa: E402
 from plait.models.scripted import Scripted  # noqa: E402
 from plait.server.agents import serve_agent  # noqa: E402
+from plait.server.auth import ANYONE  # noqa: E402
+from plait.server.service import EventFollower  # noqa: E402
+from plait.view.live import NOBODY, follow  # noqa: E402
 from postgres_server import shared_server  # noqa: E402
 from window_server import FULL, ONE, TWO, Here, Process, ask, serving  # noqa: E402
 from window_support import action, answer, react  # noqa: E402
@@ -125,6 +128,16 @@ def test_a_run_is_cancelled_while_it_goes_on_and_while_it_waits(tmp_path: Path, 
         assert wait_for(slow.port, run, "cancelled")["reason"] == "Cancelled by a client."
 
 
+async def test_the_events_of_a_run_that_is_deleted_end(tmp_path: Path) -> None:
+    waits = await react(tmp_path / "j.db", [action("send", {"text": "hi"})], approve="effects").arun("?")
+    store = open_store(tmp_path / "j.db")
+    follower = EventFollower(store, await store.find_run(waits.id), ANYONE, True)
+    events = follow(follower.read_events, lambda: False, NOBODY)
+    assert b"waiting" in [await anext(events) for _ in range(2)][1]
+    await store.delete([waits.id])
+    assert [each async for each in events] == []
+
+
 def test_what_cannot_be_started_is_said(one: Here) -> None:
     for body, status, said in (
         ({"agent": "nobody"}, 404, "does not exist"),
@@ -170,6 +183,9 @@ def test_a_client_sees_and_changes_only_runs_of_its_own_token(tmp_path: Path) ->
         assert [each["run"] for each in do(TWO, "GET", "/v1/runs")[1]["runs"]] == [other]
         assert len(do(FULL, "GET", "/v1/runs")[1]["runs"]) == 2
         assert do(ONE, "GET", f"/v1/runs/{run}")[1]["user"] == "ada"  # without the token's name
+        status, refused = do(ONE, "POST", "/v1/runs", body)
+        said = refused["error"]["message"]
+        assert status == 409 and "In session 'trip'" in said and str(tmp_path) not in said and "@" not in said
         assert do("wrong-token-of-nobody", "GET", "/v1/runs")[0] == 401
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,21 @@ def test_an_answer_to_a_question_that_is_sent_again_is_given_once(tmp_path: Path
         assert send(server, "/v1/chat/completions", reply, "2")[1]["choices"] == second[1]["choices"]
         first = send(server, "/v1/chat/completions", CHAT, "1")[1]["choices"][0]["message"]
         assert first["content"] == asked["content"]
+    assert runs(journal) == 1
+
+
+@pytest.mark.parametrize("session", [{}, {"session": "trip"}])
+def test_answers_with_one_key_at_the_same_time_are_one_answer(tmp_path: Path, session: dict[str, str]) -> None:
+    journal = tmp_path / "j.db"
+    with ExitStack() as stack:
+        script = [action("send", {"text": "a"}), answer("Sent.")]
+        servers = [stack.enter_context(serving(react(journal, script, approve="effects"))) for _ in range(2)]
+        pool = stack.enter_context(ThreadPoolExecutor(8))
+        asked = send(servers[0], "/v1/chat/completions", {**CHAT, **session}, "1")[1]["choices"][0]["message"]
+        reply = {**CHAT, **session, "messages": [*CHAT["messages"], asked, {"role": "user", "content": "yes"}]}  # type: ignore[misc]
+        told = list(pool.map(lambda n: send(servers[n % 2], "/v1/chat/completions", reply, "2"), range(8)))
+        said = {each["choices"][0]["message"]["content"] for status, each in told if status == 200}
+        assert said == {"Sent."} and {status for status, _ in told} <= {200, 503}
     assert runs(journal) == 1
 
 

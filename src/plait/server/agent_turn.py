@@ -63,8 +63,12 @@ class AgentTurn:
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
             run = await _unless_gone(request, active.done())
-        except RunExists as why:  # a request with the same key was faster
-            return await self.answer_again(request, why.run, 0)
+        except (RunExists, StaleAnswer) as why:
+            if key is not None and isinstance(why, StaleAnswer):
+                await self._wait_for(why.run)
+            if key is None or not await key.look():
+                raise
+            return await self.answer_again(request, key.run, key.part)  # a request with the same key was faster
         except BaseException as why:
             if active is not None and not (goes_on and isinstance(why, ClientGone)):
                 active.cancel(GONE)
@@ -105,6 +109,11 @@ class AgentTurn:
                 if state.is_known:
                     # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)
+                    if key is not None:
+                        for last in await self._manager.journal.store.list_turns(state.session, limit=1):
+                            await self._wait_for(last.run)  # at another server it may be for the same request
+                        if await key.look():
+                            raise RunExists(key.run, self._manager.journal.place)
                     if state.session != before and state.is_known:
                         continue  # wait for the turn of that session instead
                     if state.session != before:
@@ -117,6 +126,10 @@ class AgentTurn:
                     continue
                 active.keep(turn)
                 return active
+
+    async def _wait_for(self, run: str) -> None:
+        while (await self._manager.journal.store.find_run(run)).status == "running":
+            await asyncio.sleep(TURN_POLL)
 
     async def _find_state(self, named: str | None) -> ConversationState:
         asked, journal, caller = self._asked, self._manager.journal, self._caller

@@ -101,7 +101,11 @@ class AccessCheck:
             if begun:
                 raise
             closing = {"connection": "close"} if rejection.status in CLOSING else {}
-            answer = json_response(rejection.body(), rejection.status, {**rejection.headers, **closing})
+            refusal, caller = rejection.body(), scope.get("state", {}).get("caller")
+            if caller is not None and not caller.full:  # where the journal is, and how it names a client
+                said = refusal["error"]["message"].replace(self._manager.journal.place, "the journal")
+                refusal["error"]["message"] = said.replace(f"@{caller.owner}/", "")
+            answer = json_response(refusal, rejection.status, {**rejection.headers, **closing})
             await answer(scope, receive, send_guarded)
 
     def _check_site(self, headers: Headers) -> None:

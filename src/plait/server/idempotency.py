@@ -35,6 +35,14 @@ class RequestKey:
         self._store, self._name, self._digest = store, name, digest
         self.run, self.part, self.has_begun = run, 0, False
 
+    async def look(self) -> bool:
+        """Return whether a request with the key has begun the run by now, or answered its question."""
+        for found in await self._store.list_kept(KIND, [self._name]):
+            self.run, self.part = found.run, codec.decode_plain(found.data.decode())["part"]
+        with suppress(UnknownRun):
+            self.has_begun = (await self._store.find_run(self.run)).head.run == self.run
+        return self.has_begun
+
     async def mean(self, run: str, part: int = 0) -> None:
         """Let the key stand for another run: the message answered its question."""
         self.run, self.part = run, part
@@ -59,11 +67,8 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     if found is None or time.time() - found.at > KEEP_REQUESTS:
         await made.mean(made.run)
         return made
-    said = codec.decode_plain(found.data.decode())
-    if said["digest"] != digest:
+    if codec.decode_plain(found.data.decode())["digest"] != digest:
         text, hint = "The Idempotency-Key was used for another request.", "Send a new key with each new request."
         raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
-    made.run, made.part = found.run, said["part"]
-    with suppress(UnknownRun):
-        made.has_begun = (await store.find_run(made.run)).head.run == made.run
+    await made.look()
     return made

@@ -147,7 +147,10 @@ async def follow(
     shown: list[dict[str, Any]] = []
     with writing as unfinished:
         while not is_over():
-            news, ended = await read_events()
+            try:
+                news, ended = await read_events()
+            except PlaitError:  # deleted, or the journal is away: the client may ask again
+                return
             if news:
                 quiet = 0.0
                 yield news
