@@ -599,7 +599,11 @@ def test_a_tool_that_adds_a_turn_to_the_session_of_its_own_run_is_told_so_and_do
     assert f"In session 'trip' another turn goes on, run {run.id}" in found
 
 
-@pytest.mark.parametrize("owner", ["another-host:1:1:another-boot:1", f"{ME.split(':')[0]}:999999999:1:x:1", ME])
+@pytest.mark.parametrize(
+    "owner",
+    ["another-host:1:1:another-boot:1", f"{ME.split(':')[0]}:999999999:1:x:1", ME],
+    ids=["elsewhere", "dead", "here"],
+)
 def test_a_turn_that_was_left_behind_holds_up_no_other(journal: Path, owner: str) -> None:
     async def leave() -> None:
         await Journal(journal).store.begin(RunHead("left", "q", {"name": "react"}, {}, session="trip"), owner)
