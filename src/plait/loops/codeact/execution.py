@@ -34,7 +34,7 @@ from plait.core import (
 )
 from plait.core.artifacts import replace_handles
 from plait.core.text import shorten
-from plait.loops.codeact.hints import NAMES, OF_MODULE, assigned_names, find_forbidden_import, hint_of, ran_before
+from plait.loops.codeact.hints import NAMES, NEVER_RAN, OF_MODULE, assigned_names, find_forbidden_import, hint_of
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape
@@ -195,7 +195,9 @@ class Work:
             return self._render(output, None, "", brought=brought)
         call, seen = self._action.trouble or (None, None)
         hint = hint_of(error, seen)
-        kept = ran_before(error, hint, self._action.called)
+        # Whether some code ran, and its variables exist; they do not after limits of time and memory.
+        kept = hint not in NEVER_RAN and error.limit not in ("time", "memory")
+        kept = kept and (error.line != 1 or self._action.called > 0)
         values: dict[str, Any] = {"lost": ran.lost, "undone": ran.undone, "kept": kept and not ran.undone}
         values["called"] = self._action.called
         values["brought"] = self._unseen(output)
