@@ -99,8 +99,7 @@ def resolve_reference(reference: Any, root: Schema) -> Any:
 
 
 def drop_nulls(value: Any, schema: Any, root: Schema | None = None) -> Any:
-    """Return a value without the nulls of optional properties that the schema does not allow to be null: strict
-    endpoints require all properties."""
+    """Return a value without the nulls of optional properties that may not be null: strict endpoints require all."""
     root = root if root is not None else schema
     kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
     fitting = [one for one in alternatives(schema, root) if type_of(one) == kind] if kind else []

@@ -1,8 +1,7 @@
 """Embedded servers of local models: one child process for each file and settings, shared by all runs.
 
 llama.cpp holds Python's lock while it loads a model, prints messages, and may crash on a bad file, so it gets a
-separate process. The child ends when its stdin does, so it cannot outlive us. Any thread and any event loop may ask for
-a server; the first one starts it.
+separate process. The child ends when its stdin does, so it cannot outlive us. Any thread or loop may ask for a server.
 """
 
 from __future__ import annotations

@@ -51,7 +51,13 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
         except Exception as why:
             raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
         made = PerRun(make, type(sample), parallel)
-        _close_sample(sample)
+        from plait.background import run_aside  # heavy: it imports asyncio
+        from plait.tools.tool_object import is_lifecycle
+
+        name = next((name for name in ("close", "aclose") if is_lifecycle(type(sample), name)), "")
+        with contextlib.suppress(Exception):  # no run depends on it
+            if name and inspect.isawaitable(closing := getattr(sample, name)()):
+                run_aside(closing)
         return made
     made = PerRun(make, make, parallel)
     try:
@@ -62,16 +68,6 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     except ValueError:  # its parameters are not accessible
         pass
     return made
-
-
-def _close_sample(sample: Any) -> None:
-    from plait.background import run_aside  # heavy: it imports asyncio
-    from plait.tools.tool_object import is_lifecycle
-
-    name = next((name for name in ("close", "aclose") if is_lifecycle(type(sample), name)), "")
-    with contextlib.suppress(Exception):  # no run depends on it
-        if name and inspect.isawaitable(closing := getattr(sample, name)()):
-            run_aside(closing)
 
 
 def is_toolset(item: Any) -> bool:
