@@ -143,7 +143,13 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         return " | ".join(listed + ["..."] * (len(choices) > FEW))
     kind = type_of(schema)
     if kind == "array":
-        return _shape_of_list(schema, root, depth, left)
+        first, items = schema.get("prefixItems"), schema.get("items")
+        parts = [_shape(item, root, depth - 1, left) for item in first] if isinstance(first, list) else []
+        if depth <= 0 or (not parts and not items):
+            return "[...]"
+        if isinstance(items, dict) and items:
+            parts.append(f"{_shape(items, root, depth - 1, left)}, ...")
+        return f"[{', '.join(parts)}]"
     if kind == "object":
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
@@ -153,16 +159,6 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         bounds = [str(form)] * bool(form) + [f"at most {max_length} characters"] * bool(max_length)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
-
-
-def _shape_of_list(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
-    first, items = schema.get("prefixItems"), schema.get("items")
-    parts = [_shape(item, root, depth - 1, left) for item in first] if isinstance(first, list) else []
-    if depth <= 0 or (not parts and not items):
-        return "[...]"
-    if isinstance(items, dict) and items:
-        parts.append(f"{_shape(items, root, depth - 1, left)}, ...")
-    return f"[{', '.join(parts)}]"
 
 
 def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
