@@ -285,6 +285,31 @@ asyncio.run(main())
 """
 
 
+BESIDE = """
+import asyncio, threading, time
+from plait.sandbox import Settings, sandbox
+async def use():
+    first = await sandbox("process").open(Settings())
+    await first.run("x = 40", 0.0)
+    opened.set()
+    while threading.main_thread().is_alive():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    second = await sandbox("process").open(Settings())
+    for session, code in (first, "print(x + 2)"), (second, "print(43)"):
+        print((await session.run(code, 0.0)).output.strip())
+        await session.close()
+opened = threading.Event()
+threading.Thread(target=lambda: asyncio.run(use())).start()
+opened.wait()
+"""
+
+
+def test_it_works_in_a_thread_that_outlives_the_main_thread() -> None:
+    done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, timeout=patience(60))
+    assert (done.stdout.split(), done.stderr) == (["42", "43"], "")
+
+
 def test_it_ends_with_the_process_that_started_it() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

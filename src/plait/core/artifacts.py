@@ -47,12 +47,8 @@ def replace_handles(
     return [replace_handles(each, change, change_text) for each in value] if isinstance(value, list | tuple) else value
 
 
-_IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
-
-
-def find_handles(text: str) -> list[str]:
-    """Return the handles in the text of a result, as their JSON."""
-    return _IN_TEXT.findall(text)
+IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
+"""A handle in the text of a result, as its JSON."""
 
 
 class Artifact(ABC):

@@ -26,8 +26,7 @@ MAX_SEEN = 3_500_000
 """Maximum size of a file that a tool returned and a model sees: in base64 below 5 MB, Claude's limit for an image. Of a
 larger one the model reads the description."""
 IMAGE_TOKENS = 1600
-"""Estimated tokens of an image. Claude counts at most about 1,600 (Anthropic's page "Vision"), Gemini 3 1,120 (Google's
-page "Image understanding")."""
+"""Estimated tokens of an image. Claude counts up to 1,600 (page "Vision"), Gemini 3 1,120 ("Image understanding")."""
 PDF_TOKENS, PDF_BYTES = 2500, 50_000
 """Estimated tokens of a page of a PDF, more than any known model counts, and the bytes that are taken for a page."""
 

@@ -1,8 +1,7 @@
 """The events of a run, which can be watched while it runs: typed, in order, each with its step.
 
 The order of texts is the same for all loops. A text arrives once, in pieces that have the same `part`. When its reply
-is complete, one `Marked` with that `part` says what it was. The pieces of the text that is marked "answer" are the
-answer of the run.
+is complete, one `Marked` with that `part` says what it was. The text that is marked "answer" is the run's answer.
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ def resolve_reference(reference: Any, root: Schema) -> Any:
 
 
 def drop_nulls(value: Any, schema: Any, root: Schema | None = None) -> Any:
-    """Return a value without the nulls of optional properties that the schema does not allow to be null: strict
-    endpoints require all properties."""
+    """Return a value without the nulls of optional properties that may not be null: strict endpoints require all."""
     root = root if root is not None else schema
     kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
     fitting = [one for one in alternatives(schema, root) if type_of(one) == kind] if kind else []
@@ -144,7 +143,13 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         return " | ".join(listed + ["..."] * (len(choices) > FEW))
     kind = type_of(schema)
     if kind == "array":
-        return _shape_of_list(schema, root, depth, left)
+        first, items = schema.get("prefixItems"), schema.get("items")
+        parts = [_shape(item, root, depth - 1, left) for item in first] if isinstance(first, list) else []
+        if depth <= 0 or (not parts and not items):
+            return "[...]"
+        if isinstance(items, dict) and items:
+            parts.append(f"{_shape(items, root, depth - 1, left)}, ...")
+        return f"[{', '.join(parts)}]"
     if kind == "object":
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
@@ -154,16 +159,6 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         bounds = [str(form)] * bool(form) + [f"at most {max_length} characters"] * bool(max_length)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
-
-
-def _shape_of_list(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
-    first, items = schema.get("prefixItems"), schema.get("items")
-    parts = [_shape(item, root, depth - 1, left) for item in first] if isinstance(first, list) else []
-    if depth <= 0 or (not parts and not items):
-        return "[...]"
-    if isinstance(items, dict) and items:
-        parts.append(f"{_shape(items, root, depth - 1, left)}, ...")
-    return f"[{', '.join(parts)}]"
 
 
 def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:

@@ -67,8 +67,10 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [drop_nulls(repair_value(each, schema, schema), schema, schema) for each in _readings(answer, schema)]
-    if lone := _as_only_property(readings[0], schema):
-        readings.append(lone)
+    names = list(schema.get("properties", ())) if is_object(schema) else []
+    # Models leave out a name that is the only one. A text is never the property: it may be a refusal in words.
+    if len(names) == 1 and not isinstance(readings[0], dict | str | None):
+        readings.append({names[0]: readings[0]})
     if isinstance(answer, str) and len(found := _found(strip_fence(answer), schema)) > 1:
         values = [value for each in found if not any(find_faults(value := read_output(each, schema), schema, schema))]
         if any(each != values[0] for each in values):
@@ -115,13 +117,6 @@ def strip_fence(text: str) -> str:
     """Return a text without blanks around it, and without the code fence that holds all of it."""
     text = text.strip()
     return fenced[1].strip() if (fenced := _FENCE.match(text)) else text
-
-
-def _as_only_property(value: JSON, schema: Schema) -> JSON:
-    """Return an object with the value as its one property, as models leave out a name that is the only one; None if the
-    schema is not that of such an object. A text is never the property: it may be a refusal in words."""
-    names = list(schema.get("properties", ())) if is_object(schema) else []
-    return {names[0]: value} if len(names) == 1 and not isinstance(value, dict | str | None) else None
 
 
 def _values_in(text: str) -> Iterator[JSON]:

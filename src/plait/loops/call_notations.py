@@ -3,8 +3,7 @@
 Without a parser in the endpoint, or when asked for another format, models fall back to what they know: a JSON object
 with a name and arguments, tags such as `<tool_call>`, `<function=...>` with or without parameters, the tool's name
 before a JSON object, Python calls, special tokens around any of these. `NOTATIONS` is the table of them. `calls_in`
-finds the first group of consecutive calls. Only JSON objects and tags can name an unknown tool; all other text is
-prose.
+finds the first group of consecutive calls. Only JSON objects and tags can name an unknown tool.
 """
 
 from __future__ import annotations

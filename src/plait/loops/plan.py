@@ -5,7 +5,7 @@ A step starts as soon as the results it names exist. So a plan takes as long as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -125,8 +125,7 @@ def make_plan(
 
 
 class Dispatch:
-    """The steps of one run: `open` are the running ones by ticket, `waiting` those that need others. `results` maps the
-    id of each finished step to its result."""
+    """The steps of one run: `open` are running, by ticket, `waiting` need others, `results`: the ended, by id."""
 
     def __init__(self, begin: Begin, results: Results | None = None) -> None:
         self.results: dict[str, Observation] = dict(results or {})
@@ -146,8 +145,19 @@ class Dispatch:
 
     def end_with(self, taken: WaitResult) -> Effects[Step]:
         """Store what the runtime returned for a step, and start the steps that waited for it."""
-        reply = taken.reply
-        seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
+        several = taken.observations
+        if taken.reply is not None:
+            seen = observation_of_reply(taken.reply)
+        elif len(several) == 1:
+            seen = several[0]
+        else:
+            seen = Observation(
+                "\n".join(each.text for each in several),
+                next((each.trouble for each in several if not each.ok), ""),
+                " ".join(each.note for each in several if each.note),
+                [each.value for each in several],
+                max(each.seconds for each in several),
+            )
         return (yield from self.end(taken.ticket, seen))
 
     def end(self, ticket: int, result: Observation) -> Effects[Step]:
@@ -178,19 +188,6 @@ def observation_of_reply(reply: Reply) -> Observation:
     reply = reply.without_unopened_reasoning()
     text = reply.text.strip() or reply.only_reasoning
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
-
-
-def _together(seen: Sequence[Observation]) -> Observation:
-    """Combine the results of a step with several calls; the step fails if one of them failed."""
-    if len(seen) == 1:
-        return seen[0]
-    return Observation(
-        "\n".join(each.text for each in seen),
-        next((each.trouble for each in seen if not each.ok), ""),
-        " ".join(each.note for each in seen if each.note),
-        [each.value for each in seen],
-        max(each.seconds for each in seen),
-    )
 
 
 def failed_needs(step: Step, results: Results, mark: str = "") -> str:

@@ -158,11 +158,6 @@ def is_plain_input(text: str) -> bool:
     return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
 
 
-def escape_steps(dumped: str) -> str:
-    """Escape steps in JSON text; the JSON value stays the same."""
-    return STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
-
-
 def _with_quotes(text: str) -> str:
     """Return JSON text with its bare references in quotes."""
     return _BARE.sub(lambda match: f'"{match[1]}"' if match[1] else match[0], text)

@@ -34,7 +34,6 @@ from plait.loops.plan_scan import (
     STEPS,
     Part,
     call_of,
-    escape_steps,
     input_of,
     is_plain_input,
     lines_of,
@@ -335,7 +334,8 @@ def _input_text(tool: str, given: JSON) -> str:
         return ""
     if isinstance(given, str) and is_plain_input(given) and _comes_back(tool, given):
         return given
-    return escape_steps(write_json(given, f"The input of {tool!r}"))
+    dumped = write_json(given, f"The input of {tool!r}")
+    return STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 @lru_cache(maxsize=256)  # a run asks it of the same inputs, each time it shows its plan

@@ -209,7 +209,6 @@ class Scratchpad(Struct, frozen=True):
 
     @property
     def observations(self) -> tuple[str, ...]:
-        """The observations."""
         return tuple(entry.observation for entry in self.entries)
 
     @property

@@ -1,8 +1,7 @@
 """Embedded servers of local models: one child process for each file and settings, shared by all runs.
 
 llama.cpp holds Python's lock while it loads a model, prints messages, and may crash on a bad file, so it gets a
-separate process. The child ends when its stdin does, so it cannot outlive us. Any thread and any event loop may ask for
-a server; the first one starts it.
+separate process. The child ends when its stdin does, so it cannot outlive us. Any thread or loop may ask for a server.
 """
 
 from __future__ import annotations
@@ -177,8 +176,11 @@ def ended_how(name: str, settings: ServerSettings) -> str:
     return "" if code is None else f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _Server:
+async def start_server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
+    """Return the server of a model, started if necessary. Raises `ModelMissing`. `find` returns the model's file; it
+    may take long, so it runs in a thread. Cancelling stops the waiting, not the load."""
     global _owner
+    require_real_models(f"local:{name}")
     with _lock:
         if _owner != os.getpid():  # after a fork: those children belong to our parent
             _servers.clear()
@@ -190,14 +192,7 @@ def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _S
             server = _servers[name, settings] = _Server(name, settings)
             # A daemon thread: an executor's thread would delay the end of the process until the model is loaded.
             threading.Thread(target=server.start, args=(find,), name=f"load {name}", daemon=True).start()
-        return server
-
-
-async def start_server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
-    """Return the server of a model, started if necessary. Raises `ModelMissing`. `find` returns the model's file; it
-    may take long, so it runs in a thread. Cancelling stops the waiting, not the load."""
-    require_real_models(f"local:{name}")
-    return await asyncio.wrap_future(_server(name, settings, find).up)
+    return await asyncio.wrap_future(server.up)
 
 
 def close_all() -> None:

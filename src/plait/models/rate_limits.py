@@ -32,8 +32,7 @@ class RateLimit(Struct, frozen=True):
 
 
 class RequestTurn(Struct, eq=False):
-    """A request's place in the `queue` of its endpoint; in none if there is no limit. `at` is the time at which it may
-    be sent, `tokens` the number that counts."""
+    """A request's place in the `queue` of its endpoint, if any. `at`: the time to send it; `tokens`: what it counts."""
 
     queue: RateLimiter | None = None
     at: float = 0.0

@@ -11,8 +11,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -128,7 +127,8 @@ def _change(change: Callable[[list[LearnedRejection]], list[LearnedRejection]]) 
         return
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(place):
+        with place.with_name(f".{place.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # other processes and threads change nothing meanwhile
             now = time.time()
             entries = [each for each in change(_read(place)) if now < each.expires]
             scratch = place.with_name(f".{place.name}.{os.getpid()}")
@@ -136,14 +136,6 @@ def _change(change: Callable[[list[LearnedRejection]], list[LearnedRejection]]) 
             scratch.replace(place)
     except OSError as why:
         _warn(place, f"cannot be written ({why}). Plait finds out again what endpoints reject.")
-
-
-@contextmanager
-def _lock(place: Path) -> Iterator[None]:
-    """Keep other processes and threads from changing the file meanwhile."""
-    with place.with_name(f".{place.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @lru_cache

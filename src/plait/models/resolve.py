@@ -72,12 +72,18 @@ def resolve(
     members = []
     for each in split_fallbacks(add_to_spec(spec, phase, agent=settings)):
         bare, own = split_settings(each.strip())
-        model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-        by_name = find_by_name(_names_of(bare, model.name), config.settings) or NO_SETTINGS
+        model = _resolve(bare, config, env, require_key)
+        names = _names_of(bare, model.name)
+        stated = find_by_name(names, config.abilities)
+        if stated and isinstance(model, Struct) and "abilities" in model.__struct_fields__:
+            if isinstance(model, ChatModel):
+                model = structs.replace(model, stated_abilities=(*model.stated_abilities, *stated))
+            model = structs.replace(model, abilities=structs.replace(model.abilities, **stated))
+        by_name = find_by_name(names, config.settings) or NO_SETTINGS
         chosen = choose_settings(phase, name=own, agent=settings, table=by_name)
         if isinstance(model, ChatModel):
             requested = "" if chosen.service_tier is UNSET else chosen.service_tier
-            tiers = own_service_tiers(_names_of(bare, model.name), config.prices)
+            tiers = own_service_tiers(names, config.prices)
             model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
         members.append(_set_settings(model, each.strip(), chosen) if chosen.are_set else model)
     return join_models(tuple(members))
@@ -112,16 +118,6 @@ def add_to_spec(
     return SEPARATOR.join(
         bare + write_settings(choose_settings(phase, changes=changes, name=own, agent=agent)) for bare, own in pairs
     )
-
-
-def _add_stated_abilities(model: Model, spec: str, config: ModelConfig) -> Model:
-    """Return the model with the abilities that the user states in `[abilities]`."""
-    if not isinstance(model, Struct) or "abilities" not in model.__struct_fields__:
-        return model
-    stated = find_by_name(_names_of(spec, model.name), config.abilities) or {}
-    if isinstance(model, ChatModel):
-        model = structs.replace(model, stated_abilities=(*model.stated_abilities, *stated))
-    return structs.replace(model, abilities=structs.replace(model.abilities, **stated)) if stated else model
 
 
 def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key: bool) -> Model:

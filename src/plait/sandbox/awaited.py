@@ -165,7 +165,15 @@ class _Finder(ast.NodeVisitor):
     def _mark(self, node: ast.AST, scopes: list[ast.AST], order: int, place: _Place) -> None:
         """Mark the calls that the awaited `node` gets its value from."""
         if isinstance(node, ast.Name):
-            self._follow(node.id, scopes, order, place)
+            # What the name may hold here: values assigned to it and not surely replaced.
+            depth = next((i for i in reversed(range(len(scopes))) if (id(scopes[i]), node.id) in self.stored), -1)
+            stores = self.stored[id(scopes[depth]), node.id] if depth >= 0 else []
+            # A comprehension's loop comes after its element. A loop's body may use values that its end assigns.
+            before = [s for s in stores if s[0] < order and s[3] and place[: len(s[1])] == s[1]]
+            since = max((s[0] for s in before), default=0)
+            for when, where, value, _ in stores:
+                if when >= since and id(value) not in self.seen:
+                    self._mark(value, scopes[: depth + 1], when, where)
             return
         if id(node) in self.seen:
             return
@@ -196,20 +204,6 @@ class _Finder(ast.NodeVisitor):
             inner = [node.left, node.right]
         for one in inner:
             self._mark(one, scopes, order, place)
-
-    def _follow(self, name: str, scopes: list[ast.AST], order: int, place: _Place) -> None:
-        """Mark what the name may hold here: values assigned to it and not surely replaced."""
-        for depth in range(len(scopes) - 1, -1, -1):
-            stores = self.stored.get((id(scopes[depth]), name))
-            if stores is None:
-                continue
-            # A comprehension's loop comes after its element. A loop's body may use values that its end assigns.
-            before = [s for s in stores if s[0] < order and s[3] and place[: len(s[1])] == s[1]]
-            since = max((s[0] for s in before), default=0)
-            for when, where, value, _ in stores:
-                if when >= since and id(value) not in self.seen:
-                    self._mark(value, scopes[: depth + 1], when, where)
-            return
 
 
 def _takes(function: ast.AST) -> int | None:

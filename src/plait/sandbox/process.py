@@ -188,23 +188,20 @@ class ProcessSession:
         except TimeoutError:
             return await self._lost(child, began, "time")
         except (Broken, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as problem:
-            return await self._gone(child, began, problem)
+            if self._closed:
+                return await self._lost(child, began, why="the session was closed")
+            status, why = await child.end(), str(problem)
+            if status == OUT_OF_MEMORY:
+                return await self._lost(child, began, "memory")
+            if why == "its process ended":
+                how = f"ended by signal {-status}" if status < 0 else f"exited with status {status}"
+                why = f"its process {how}"
+            return await self._lost(child, began, why=f"the session broke off: {why}")
         except BaseException:
             await self._drop(child)
             raise
         self._waiting = len(calls)
         return SandboxTurn(self._output(child, ended=not calls), calls, error, seconds=ran, files=files)
-
-    async def _gone(self, child: Child, began: float, problem: Exception) -> SandboxTurn:
-        if self._closed:
-            return await self._lost(child, began, why="the session was closed")
-        status = await child.end()
-        if status == OUT_OF_MEMORY:
-            return await self._lost(child, began, "memory")
-        why = str(problem)
-        if why == "its process ended":
-            why = f"its process ended by signal {-status}" if status < 0 else f"its process exited with status {status}"
-        return await self._lost(child, began, why=f"the session broke off: {why}")
 
     async def _lost(self, child: Child, began: float, limit: CodeLimit = "", why: str = "") -> SandboxTurn:
         await self._drop(child)

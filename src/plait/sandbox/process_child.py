@@ -12,6 +12,7 @@ import fcntl
 import json
 import mmap
 import os
+import queue
 import re
 import shutil
 import signal
@@ -22,8 +23,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeAlias, TypeVar
 
 from plait.core.errors import ConfigError
 from plait.sandbox.base import HERE, PROGRAM
@@ -37,18 +38,29 @@ INLINE_BYTES = 20_000
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ENVELOPE = struct.Struct(">IQ")
 _T = TypeVar("_T")
+Tasks: TypeAlias = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]]
 
 
 class Broken(Exception):
     """Raised when the worker is gone or broke the protocol."""
 
 
-def _keep_addresses() -> None:
-    """Make processes started by this thread use the same memory layout each time, if the kernel allows it. Code can see
-    addresses: in a `repr`, and in the order of a set. A restored session should see the same ones."""
+def _do_tasks(tasks: Tasks) -> None:
+    """Start the workers and wait for their ends. The kernel ends a worker together with the *thread* that started it,
+    so this thread lives as long as the program. An executor's thread ends earlier: with the main thread."""
+    # Workers use the same memory layout each time, if the kernel allows it. Code can see addresses: in a `repr`, and in
+    # the order of a set. A restored session should see the same ones.
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.personality(ctypes.c_ulong(libc.personality(ctypes.c_ulong(0xFFFFFFFF)) | _ADDR_NO_RANDOMIZE))
+    while True:
+        future, task = tasks.get()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(task())
+            except BaseException as problem:
+                future.set_exception(problem)
+        del future, task
 
 
 def _written(message: dict[str, Any]) -> bytes:
@@ -66,18 +78,19 @@ def _marks(data: bytes) -> int:
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
-_starter: tuple[int, ThreadPoolExecutor] | None = None
+_starter: tuple[int, Tasks] | None = None
 _starting = threading.Lock()
 
 
 def _in_starter(task: Callable[[], _T]) -> Future[_T]:
-    """Do a task in the thread that starts the workers and waits for their ends. The kernel ends a worker together with
-    the *thread* that started it, so that thread must live as long as the program."""
     global _starter
+    future: Future[_T] = Future()
     with _starting:
         if _starter is None or _starter[0] != os.getpid():
-            _starter = os.getpid(), ThreadPoolExecutor(1, "plait-sandbox", _keep_addresses)
-        return _starter[1].submit(task)
+            _starter = os.getpid(), queue.SimpleQueue()
+            threading.Thread(target=_do_tasks, args=_starter[1:], name="plait-sandbox", daemon=True).start()
+        _starter[1].put((future, task))
+    return future
 
 
 class Child:

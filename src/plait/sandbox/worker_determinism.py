@@ -2,8 +2,7 @@
 Stdlib only.
 
 Sleeping takes no time, but it counts as running time, so code that sleeps beyond its time limit ends there. Objects get
-numbers in the order in which code asks for their `id`. An object keeps its number while it lives, and no other object
-ever gets it.
+numbers in the order in which code asks for their `id`. It keeps its number while it lives, and no other object gets it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,15 @@ def stocks(*, base_url: Setting = None, key: Setting = None, timeout: float = SE
 def _read_table(answer: ServiceAnswer, symbol: str) -> Table:
     text = answer.text.lstrip("\ufeff").strip()
     if text.startswith("{"):
-        raise _read_refusal(answer, symbol)
+        # The service sends an error with status 200, in one of these fields.
+        read = answer.json_object()
+        if "Error Message" in read:
+            raise no_such_symbol(symbol)
+        said = str(read.get("Note") or read.get("Information") or answer.message() or "nothing that is known")
+        said = " ".join(said.split())[:300].rstrip(".")
+        if re.search(r"rate limit|call frequency|requests per (day|minute|second)|calls per", said, re.I):
+            raise too_many_requests(answer.who, "", f": {said}")
+        raise ToolError(f"Alpha Vantage says: {said}.", hint="Check ALPHAVANTAGE_API_KEY.")
     rows = list(csv.reader(io.StringIO(text)))
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if header != [column.name for column in COLUMNS]:
@@ -60,18 +68,6 @@ def _read_table(answer: ServiceAnswer, symbol: str) -> Table:
         raise ToolError("Alpha Vantage's table can't be read.", hint="Try again later.") from None
     cells.sort(key=lambda row: str(row[0]), reverse=True)
     return Table(COLUMNS, cells)
-
-
-def _read_refusal(answer: ServiceAnswer, symbol: str) -> ToolError:
-    """Return the service's error, which it sends with status 200 in one of these fields."""
-    read = answer.json_object()
-    if "Error Message" in read:
-        return no_such_symbol(symbol)
-    said = str(read.get("Note") or read.get("Information") or answer.message() or "nothing that is known")
-    said = " ".join(said.split())[:300].rstrip(".")
-    if re.search(r"rate limit|call frequency|requests per (day|minute|second)|calls per", said, re.I):
-        return too_many_requests(answer.who, "", f": {said}")
-    return ToolError(f"Alpha Vantage says: {said}.", hint="Check ALPHAVANTAGE_API_KEY.")
 
 
 def no_such_symbol(symbol: str) -> ToolError:

@@ -1,8 +1,7 @@
 """The calculator's numbers, functions and constants: exact where possible, floats where necessary, bounded in size.
 
-A number is an int or a `Fraction` until a function such as sin makes it a float, so 0.1 + 0.2 is 0.3. Whole numbers
-are exact up to `MAX_DIGITS` digits and refused beyond. A fraction that needs more digits than that becomes a float. So
-no input makes an operation slow.
+A number is an int or a `Fraction` until a function such as sin makes it a float, so 0.1 + 0.2 is 0.3. Whole numbers are
+exact up to `MAX_DIGITS` digits and refused beyond. A longer fraction becomes a float, so no input is slow.
 """
 
 from __future__ import annotations

@@ -112,24 +112,17 @@ def summarize_keys(keys: Sequence[str]) -> str:
         families.setdefault(head + of if of else key, []).append(key)
     forms_of: dict[tuple[str, ...], list[str]] = {}
     for head, members in families.items():
-        forms, names = _summarize_family(head, members)
-        forms_of.setdefault(names, []).extend(forms)
+        rest = [member[len(head) :] for member in members]
+        tail = _common_tail(rest)
+        names = tuple(each[: len(each) - len(tail)] for each in rest)
+        if len(members) < 2 or not head.endswith(_OF) or not all(names) or len(set(names)) < len(names):
+            forms_of.setdefault((), []).extend(members)
+        else:
+            forms_of.setdefault(names, []).append(f"{head}{PLACE}{tail}")
     return "; ".join(
         f"{', '.join(forms)} ({PLACE}: {', '.join(names)})" if names else ", ".join(forms)
         for names, forms in forms_of.items()
     )
-
-
-def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the members' common form with their names, or the members without names."""
-    rest = [member[len(head) :] for member in members]
-    if len(members) < 2 or not head.endswith(_OF):
-        return list(members), ()
-    tail = _common_tail(rest)
-    names = tuple(each[: len(each) - len(tail)] for each in rest)
-    if not all(names) or len(set(names)) < len(names):
-        return list(members), ()
-    return [f"{head}{PLACE}{tail}"], names
 
 
 def _common_tail(texts: Iterable[str]) -> str:

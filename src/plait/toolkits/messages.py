@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable
@@ -140,7 +141,9 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
             channel_id: The channel's id, or its name with #.
         """
         text, channel = check_message(msg, channel_id)
-        await _call_slack(service, "chat.postMessage", json={"channel": channel, "text": _escape_slack(text)})
+        await _call_slack(
+            service, "chat.postMessage", json={"channel": channel, "text": html.escape(text, quote=False)}
+        )
         return f"Sent to the Slack channel {channel}."
 
     @tool
@@ -162,7 +165,11 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
         headers = {"Content-Type": img.media_type}
         # The address is Slack's own and needs no token; others must not see it.
         await service.ask(address=address, method="POST", data=img.data, headers=headers, secrets=(address,))
-        done = {"files": [{"id": file, "title": name}], "channel_id": to, "initial_comment": _escape_slack(msg.strip())}
+        done = {
+            "files": [{"id": file, "title": name}],
+            "channel_id": to,
+            "initial_comment": html.escape(msg.strip(), quote=False),
+        }
         await _call_slack(service, "files.completeUploadExternal", json=done)
         return f"Sent the image to the Slack channel {channel.strip()}."
 
@@ -237,8 +244,3 @@ def no_such_channel(name: str, names: Iterable[str]) -> ToolError:
 def refused_call(method: str, error: str) -> ToolError:
     """Return the error for a call that Slack refuses."""
     return ToolError(f"Slack refuses {method}: {error}.", hint=_SLACK_HINTS.get(error, ""))
-
-
-def _escape_slack(text: str) -> str:
-    """Replace commands of Slack (mentions, links) by plain characters."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

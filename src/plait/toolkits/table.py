@@ -55,7 +55,15 @@ class LookupTable(Struct, frozen=True, dict=True):
             if len(same) > 1:
                 raise ToolError(f"{key!r} may mean {' or '.join(map(repr, same[:6]))}.", hint="Write the key exactly.")
             entry = self.entries[same[0]]
-            return _pick_column(entry, column, key) if column.strip() else entry
+            if not column.strip():
+                return entry
+            if not isinstance(entry, dict):
+                raise ToolError(f"The entry {key!r} has no columns.", hint="Ask for the key alone.")
+            names = [column] if column in entry else _names_with_words(entry, drop_small_words(split_words(column)))
+            if len(names) != 1:
+                said = "no column" if not names else "more than one column like"
+                raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_describe_entry(entry))
+            return entry[names[0]]
         if column.strip():
             raise self._no_entry(key)
         return self._find_several(key) or self._find_by_words(key)
@@ -91,9 +99,14 @@ class LookupTable(Struct, frozen=True, dict=True):
                 named += [(key, rest) for key in self._by_words.get(span, ())]
             if named:
                 break  # "New York" is meant even if "York" is also a key
-        if not named:
-            return self._find_by_some_words(question)
         found: list[tuple[str, Any]] = []
+        if not named:  # the entry whose key is the only one with all of the words
+            words = set(_word_set(question))
+            among = self._candidates(split_words(question)) if words else {}
+            holding = [keys for key, keys in among.items() if words <= set(_word_set(" ".join(key)))]
+            found = [(key, self.entries[key]) for keys in holding for key in keys]
+            if not found:
+                raise self._no_entry(question)
         for key, rest in named:
             left = tuple(word for word in rest if word not in SMALL_WORDS)
             entry = self.entries[key]
@@ -106,16 +119,6 @@ class LookupTable(Struct, frozen=True, dict=True):
         key, rest = named[0]
         more = " ".join(word for word in rest if word not in SMALL_WORDS)
         raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_describe_entry(self.entries[key]))
-
-    def _find_by_some_words(self, question: str) -> Any:
-        """Return the entry if its key is the only one with all of a question's words."""
-        asked = set(_word_set(question))
-        among = self._candidates(split_words(question)) if asked else {}
-        holding = [keys for key, keys in among.items() if asked <= set(_word_set(" ".join(key)))]
-        found = [(key, self.entries[key]) for keys in holding for key in keys]
-        if not found:
-            raise self._no_entry(question)
-        return _join_entries(found, question)
 
     def _no_entry(self, key: str) -> ToolError:
         asked = split_words(key)[:MOST_WORDS]
@@ -171,16 +174,6 @@ def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[
     wanted = set(map(stem, asked))
     same = [name for name in entry if set(_word_set(name)) == wanted]
     return same or [name for name in entry if wanted <= set(_word_set(name))]
-
-
-def _pick_column(entry: Any, column: str, key: str) -> Any:
-    if not isinstance(entry, dict):
-        raise ToolError(f"The entry {key!r} has no columns.", hint="Ask for the key alone.")
-    names = [column] if column in entry else _names_with_words(entry, drop_small_words(split_words(column)))
-    if len(names) != 1:
-        said = "no column" if not names else "more than one column like"
-        raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_describe_entry(entry))
-    return entry[names[0]]
 
 
 def _describe_entry(entry: Any) -> str:

@@ -220,8 +220,11 @@ def wikipedia(*, base_url: Setting = None, timeout: float = SECONDS, longest: in
         asked = " ".join(title.replace("_", " ").split())
         if not asked or len(asked) > 250 or re.search(r"[#<>\[\]|{}]", asked):
             raise ToolError(f"{title[:80]!r} can't be the title of a page.", hint="Give a page's name, and only it.")
-        page = await _fetch_page(service, asked)
-        if page is None:
+        props = {"prop": "extracts|pageprops", "explaintext": 1, "redirects": 1, "ppprop": "disambiguation"}
+        pages = (await _query_wikipedia(service, **props, titles=asked)).get("pages")
+        found = pages if isinstance(pages, list) and pages and isinstance(pages[0], dict) else [{"missing": True}]
+        page: dict[str, Any] = found[0]
+        if page.get("missing") or page.get("invalid"):
             similar = [one["title"] for one in (await _search_wikipedia(service, asked, 5))[0]]
             hint = f"Similar: {'; '.join(similar)}." if similar else "Use wikipedia_search."
             raise ToolError(f"Wikipedia has no page {asked!r}.", hint=hint)
@@ -265,10 +268,3 @@ async def _search_wikipedia(service: Service, words: str, count: int) -> tuple[l
     return [
         {"title": title, "text": " ".join(text.split())} for title, text in zip(titles, texts, strict=True)
     ], suggestion
-
-
-async def _fetch_page(service: Service, title: str) -> dict[str, Any] | None:
-    props = {"prop": "extracts|pageprops", "explaintext": 1, "redirects": 1, "ppprop": "disambiguation"}
-    pages = (await _query_wikipedia(service, **props, titles=title)).get("pages")
-    page = pages[0] if isinstance(pages, list) and pages and isinstance(pages[0], dict) else {"missing": True}
-    return None if page.get("missing") or page.get("invalid") else page

@@ -23,7 +23,8 @@ class CallServices(Protocol):
         ...
 
 
-_cancelled: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
+cancel_event: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
+"""The event that cancels the calls made in this context."""
 _services: ContextVar[CallServices | None] = ContextVar("plait_call_services", default=None)
 
 
@@ -32,13 +33,8 @@ def cancelled() -> bool:
 
     Plait cannot stop a thread from outside. A long-running tool should check now and then, and return.
     """
-    event = _cancelled.get()
+    event = cancel_event.get()
     return event is not None and event.is_set()
-
-
-def set_cancel_event(event: threading.Event) -> None:
-    """Set the event that cancels the calls made in this context."""
-    _cancelled.set(event)
 
 
 def call_services() -> CallServices | None:

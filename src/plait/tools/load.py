@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -25,6 +25,9 @@ from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
 from plait.tools.user_code import add_to_path, read_file, run_file, show_error
+
+if TYPE_CHECKING:
+    from plait.tools.mcp.tools import McpToolSource
 
 GROUP = "plait.toolkits"
 TASK_GROUP = "plait.task_toolkits"
@@ -84,9 +87,7 @@ def load(word: str) -> tuple[Tool, ...]:
     """
     name, rest = _split_name(word)
     if rest.startswith(MCP):
-        from plait.tools.mcp.tools import load_mcp_tools
-
-        return load_mcp_tools(rest, name)
+        return _mcp_source(rest, name).load_tools()
     found = _load(rest)
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
@@ -150,11 +151,18 @@ def opens_folder(word: str) -> bool:
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
-    """Return the tools of an MCP server as a record describes them."""
-    from plait.tools.mcp.tools import restore_mcp_tools
-
+    """Return the tools of an MCP server as a record describes them. The server is only needed when one of them is
+    called. So a replay needs no server, and a resumed run shows its models the same tools as before."""
     name, rest = _split_name(word)
-    return restore_mcp_tools(rest, specs, name)
+    source = _mcp_source(rest, name)
+    return tuple(source.make_tool(spec, is_recorded=True) for spec in specs)
+
+
+def _mcp_source(word: str, name: str) -> McpToolSource:
+    from plait.tools.mcp.server import parse_word
+    from plait.tools.mcp.tools import McpToolSource
+
+    return McpToolSource(parse_word(word), name)
 
 
 def toolkit_names() -> tuple[str, ...]:

@@ -51,7 +51,13 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
         except Exception as why:
             raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
         made = PerRun(make, type(sample), parallel)
-        _close_sample(sample)
+        from plait.background import run_aside  # heavy: it imports asyncio
+        from plait.tools.tool_object import is_lifecycle
+
+        name = next((name for name in ("close", "aclose") if is_lifecycle(type(sample), name)), "")
+        with contextlib.suppress(Exception):  # no run depends on it
+            if name and inspect.isawaitable(closing := getattr(sample, name)()):
+                run_aside(closing)
         return made
     made = PerRun(make, make, parallel)
     try:
@@ -62,16 +68,6 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     except ValueError:  # its parameters are not accessible
         pass
     return made
-
-
-def _close_sample(sample: Any) -> None:
-    from plait.background import run_aside  # heavy: it imports asyncio
-    from plait.tools.tool_object import is_lifecycle
-
-    name = next((name for name in ("close", "aclose") if is_lifecycle(type(sample), name)), "")
-    with contextlib.suppress(Exception):  # no run depends on it
-        if name and inspect.isawaitable(closing := getattr(sample, name)()):
-            run_aside(closing)
 
 
 def is_toolset(item: Any) -> bool:
@@ -112,23 +108,20 @@ def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 def _bind_tool(unbound: Tool, owner: ToolObject) -> Tool:
     """Bind the tool of a class, and what verifies its calls, to an object that is made before the tool is called."""
-    bound = structs.replace(unbound, function=_bind_late(unbound.function, owner), owner=owner)
+    method: Any = unbound.function.__func__  # type: ignore[attr-defined]
+
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        return await method(owner.item, *args, **kwargs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(owner.item, *args, **kwargs)
+
+    function = call_async if inspect.iscoroutinefunction(method) else call
+    bound = structs.replace(unbound, function=function, owner=owner)
     vars(bound).update(signature=unbound.signature, spec=unbound.spec)
     if (verifier := unbound.verifier) is not None:
         vars(bound).update(verifier=_bind_tool(verifier, owner) if verifier.owner is not None else verifier)
     return bound
-
-
-def _bind_late(method: Any, owner: ToolObject) -> Callable[..., Any]:
-    """Bind a method to an object that is made before the method is called."""
-    function = method.__func__
-    if inspect.iscoroutinefunction(function):
-
-        async def call_method(*args: Any, **kwargs: Any) -> Any:
-            return await function(owner.item, *args, **kwargs)
-
-        return call_method
-    return lambda *args, **kwargs: function(owner.item, *args, **kwargs)
 
 
 def _find_methods(kind: type) -> list[FunctionType | Tool]:

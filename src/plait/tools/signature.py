@@ -186,7 +186,11 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     if definitions:
         schema["$defs"] = definitions
     in_order = any(one.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.VAR_POSITIONAL) for one in python.parameters.values())
-    returned = _collected(python.return_annotation)
+    returned = python.return_annotation
+    kind = typing.get_origin(returned) or returned
+    if kind in (Iterable, AsyncIterable) or (isinstance(kind, type) and issubclass(kind, Iterator | AsyncIterator)):
+        # Plait collects what a generator yields.
+        returned = list.__class_getitem__(next(iter(typing.get_args(returned)), Any))
     return Signature(
         schema,
         described.summary,
@@ -222,16 +226,6 @@ def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, A
 def _is_field(value: Any) -> bool:
     """Whether it is a `Field` of pydantic, or of a library that derives from it."""
     return not isinstance(value, type) and hasattr(value, "is_required") and hasattr(value, "default_factory")
-
-
-def _collected(returned: Any) -> Any:
-    """Return the type of a tool's result: of a generator, the list of what it yields."""
-    kind = typing.get_origin(returned) or returned
-    if kind not in (Iterable, AsyncIterable) and not (
-        isinstance(kind, type) and issubclass(kind, Iterator | AsyncIterator)
-    ):
-        return returned
-    return list.__class_getitem__(next(iter(typing.get_args(returned)), Any))
 
 
 def _returns(hint: Any) -> str:

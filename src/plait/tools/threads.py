@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from plait.core.errors import ToolError
-from plait.tools.call_context import set_cancel_event
+from plait.tools.call_context import cancel_event
 
 Work: TypeAlias = Callable[[], None]
 StartWork: TypeAlias = Callable[[Work], None]
@@ -71,7 +71,7 @@ async def run_in_thread(function: Callable[[], Any], start: StartWork = start_th
     token, ended = threading.Event(), asyncio.Event()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
-    context.run(set_cancel_event, token)
+    context.run(cancel_event.set, token)
 
     def finish(result: Any, error: BaseException | None) -> None:
         # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.

@@ -246,7 +246,6 @@ def _is_method_beside(verify: Any, function: Any) -> bool:
 
 
 def _import_tool(module: str, name: str) -> Any:
-    """Return what a module has under a dotted name."""
     return attrgetter(name)(import_module(module))
 
 

@@ -34,7 +34,7 @@ from plait.core import (
 )
 from plait.core.artifacts import replace_handles
 from plait.core.text import shorten
-from plait.loops.codeact.hints import NAMES, OF_MODULE, assigned_names, find_forbidden_import, hint_of, ran_before
+from plait.loops.codeact.hints import NAMES, NEVER_RAN, OF_MODULE, assigned_names, find_forbidden_import, hint_of
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape
@@ -195,7 +195,9 @@ class Work:
             return self._render(output, None, "", brought=brought)
         call, seen = self._action.trouble or (None, None)
         hint = hint_of(error, seen)
-        kept = ran_before(error, hint, self._action.called)
+        # Whether some code ran, and its variables exist; they do not after limits of time and memory.
+        kept = hint not in NEVER_RAN and error.limit not in ("time", "memory")
+        kept = kept and (error.line != 1 or self._action.called > 0)
         values: dict[str, Any] = {"lost": ran.lost, "undone": ran.undone, "kept": kept and not ran.undone}
         values["called"] = self._action.called
         values["brought"] = self._unseen(output)
@@ -206,7 +208,11 @@ class Work:
             values["others"] = self._functions(but=call.tool)
         elif hint == "name" and (quoted := _QUOTED.search(error.message)) is not None:
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
-            values |= {"wanted": quoted[1], "found": (yield from self._found_for(quoted[1])), "near": near}
+            if self._context.search and quoted[1] not in self._found:  # each name is searched once a run
+                (hit,) = yield from act(self._search(quoted[1]))
+                found = self._search_result(hit.text).strip() if hit.ok and hit.text != NOTHING else ""
+                self._found[quoted[1]] = found
+            values |= {"wanted": quoted[1], "found": self._found.get(quoted[1], ""), "near": near}
             alike = get_close_matches(quoted[1], sorted(self._names), n=1, cutoff=0.8)
             values |= {"meant": "".join(alike), "others": self._functions()}
         elif hint == "name":
@@ -237,15 +243,6 @@ class Work:
         """Return the calls whose results were not printed, as code: the model need not make them again."""
         unseen = [(call, text) for call, text in self._action.brought if text.strip() not in output]
         return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
-
-    def _found_for(self, name: str) -> Effects[str]:
-        """Return what the search tool finds for an unknown name; each name is searched once a run."""
-        if not self._context.search:
-            return ""
-        if name not in self._found:
-            (seen,) = yield from act(self._search(name))
-            self._found[name] = self._search_result(seen.text).strip() if seen.ok and seen.text != NOTHING else ""
-        return self._found[name]
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""

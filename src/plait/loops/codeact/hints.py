@@ -36,7 +36,8 @@ _KINDS = {
 _OF_TEXT = re.compile(r"\bstr\b|invalid literal for int|could not convert string")
 _OF_CLASS = re.compile(r"type object '(datetime\.)?(datetime|date|time|timedelta)' has no attribute")
 OF_MODULE = re.compile(r"module '(datetime|time)' has no attribute")
-_NEVER_RAN = ("syntax", "lines", "lacking")
+NEVER_RAN = ("syntax", "lines", "lacking")
+"""The hints about code of which nothing ran."""
 
 
 def hint_of(error: CodeError, seen: Observation | None) -> str:
@@ -53,12 +54,6 @@ def hint_of(error: CodeError, seen: Observation | None) -> str:
     if error.type in ("TypeError", "ValueError") and _OF_TEXT.search(error.message):
         return "text"
     return _KINDS.get(error.type, "")
-
-
-def ran_before(error: CodeError, hint: str, called: int) -> bool:
-    """Return whether some code ran before the error, and its variables exist; they do not after limits of time and
-    memory. `called` counts its calls that gave a result."""
-    return hint not in _NEVER_RAN and error.limit not in ("time", "memory") and (error.line != 1 or called > 0)
 
 
 def assigned_names(code: str, error: CodeError | None) -> set[str]:

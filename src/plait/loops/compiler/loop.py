@@ -1,8 +1,7 @@
 """LLMCompiler: a plan of numbered calls that runs while it is being written, then a joiner.
 
 After Kim et al. 2023 (arXiv:2312.04511). A planner writes calls that name each other's results (`$1`). Each call starts
-as soon as it is written and its inputs exist. When the plan is done, a joiner answers, or says what a further plan has
-to find out.
+as soon as it is written and its inputs exist. When it is done, a joiner answers, or says what is missing.
 """
 
 from __future__ import annotations

@@ -182,7 +182,14 @@ class CallReader:
             behind, self._behind = self._behind, False
             self._at = (_AFTER_CALL if behind else _MARKUP).match(self._text, self._at).end()  # type: ignore[union-attr]
             if (head := self._opening(self._at)) is not None:
-                self._begin(head)
+                number, name = str(int(head["n"] or self._last + 1)), self._name(head)
+                if head["variable"]:
+                    self._variables[head["variable"]] = number
+                if head["n"] is None and name.lower() != JOIN:
+                    self._remark(repair_remark(f"a call without a number was taken for number {number}"))
+                self._open = _Open(number, name, head.start(), head.end(), looked=head.end())
+                self._commas = []
+                self._at = head.end()
                 return True
             line = self._line(self._at)
             if _BARE_JOIN.fullmatch(line):
@@ -230,26 +237,13 @@ class CallReader:
 
     def opens(self, head: re.Match[str], *, unsure: bool = False) -> bool:
         """Return whether this opens a call: without a number, or with a gap, only the name of a known tool does."""
-        return bool(head["n"] and not head["gap"] and not unsure) or self._knows(self._name(head))
+        return bool(head["n"] and not head["gap"] and not unsure) or self._name(head).lower() in self._known
 
     def _name(self, head: re.Match[str]) -> str:
         name = head["odd"] or head["name"]
         name = name.replace("\\", "")
         tail = name.partition(".")[2]
         return tail if name not in self._tools and tail in self._tools else name
-
-    def _knows(self, name: str) -> bool:
-        return name.lower() in self._known
-
-    def _begin(self, head: re.Match[str]) -> None:
-        number, name = str(int(head["n"] or self._last + 1)), self._name(head)
-        if head["variable"]:
-            self._variables[head["variable"]] = number
-        if head["n"] is None and name.lower() != JOIN:
-            self._remark(repair_remark(f"a call without a number was taken for number {number}"))
-        self._open = _Open(number, name, head.start(), head.end(), looked=head.end())
-        self._commas = []
-        self._at = head.end()
 
     def _scan(self, call: _Open, last: bool) -> tuple[int, bool] | None:
         """Return where the arguments end, and whether a parenthesis closes them; None if more text is needed."""

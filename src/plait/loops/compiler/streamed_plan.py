@@ -2,8 +2,7 @@
 
 The plan arrives in pieces. A call that may be repeated starts as soon as it is complete and its referenced results
 exist. A call with effects waits until the whole plan has arrived and passed the checks. If the request is repeated
-half-way, the plan is read from its beginning again. A call that has started and comes again, with all it needs, is not
-made twice.
+half-way, the plan is read from its beginning again. A started call that comes again is not made twice.
 """
 
 from __future__ import annotations

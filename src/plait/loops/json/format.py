@@ -147,9 +147,8 @@ class JsonTurn(TurnCodec):
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
         """Read the turn in a reply. `kept` is the object as written, or in canonical form after a repair."""
-        return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
-
-    def _read_with_repairs(self, text: str, n: int, tools: Sequence[ToolSpec]) -> Turn:
+        if self.lenient and (turn := _canonical(text, tools)) is not None:
+            return turn
         text, notes = read_part(text)
         if self.lenient and (other := self._in_another_notation(text, tools, notes)) is not None:
             return other

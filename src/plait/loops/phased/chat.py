@@ -12,7 +12,6 @@ from msgspec import structs
 from plait.core import (
     Attachment,
     Effects,
-    Exchange,
     Failed,
     LoopContext,
     Message,
@@ -76,23 +75,20 @@ class PhasedChat:
             "complaint": "",
             "reason": "",
         }
-        earlier = [
-            (user(self._with_results(turn)), assistant(turn.answer)) for turn in escape_history(task, self._escape)
-        ]
-        self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
+        earlier: list[Message] = []
+        for turn in escape_history(task, self._escape):
+            question = turn.question
+            if turn.calls:  # below it, the results that answered it
+                steps = [Step(str(n), call.tool, call.input) for n, call in enumerate(turn.calls, 1)]
+                given = {step.id: Observation(call.result) for step, call in zip(steps, turn.calls, strict=True)}
+                values = {**self._values, "results": self._show(steps, given, View(context.observation_chars))}
+                question = f"{question}\n\n{context.prompt('results', **values).strip()}"
+            earlier += (user(question), assistant(turn.answer))
+        self._head = (system(context.rules("identity", results=(), **self._values)), *earlier)
         self._said: list[tuple[PhasePrompt, FreshResults, str]] = []
         self._fresh: FreshResults = ((), {})
         self.seen: list[str] = []
         self.notes: list[str] = []
-
-    def _with_results(self, turn: Exchange) -> str:
-        """Return the question of an earlier turn, and below it the results that answered it."""
-        if not turn.calls:
-            return turn.question
-        steps = [Step(str(n), call.tool, call.input) for n, call in enumerate(turn.calls, 1)]
-        given = {step.id: Observation(call.result) for step, call in zip(steps, turn.calls, strict=True)}
-        results = self._show(steps, given, View(self.context.observation_chars))
-        return f"{turn.question}\n\n{self.context.prompt('results', **{**self._values, 'results': results}).strip()}"
 
     def prompt(self, name: str, **values: str) -> PhasePrompt:
         """Return a phase's prompt, which includes the new results if its template shows them."""

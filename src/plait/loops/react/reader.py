@@ -115,8 +115,7 @@ class _TurnReader(Struct, frozen=True):
         raise self._refuse(self._describe_problem(trouble))
 
     def _action_at(self, label: Label) -> ParsedAction | None:
-        """Return the action behind a label; if it names no tool, the call that stands there in another notation. Raises
-        `NotJson` for an object beyond repair."""
+        """Return the action behind a label, or the call there in another notation. Raises `NotJson`."""
         action = error = None
         try:
             action = action_at(self.body, label, self.tools, self.dialect)

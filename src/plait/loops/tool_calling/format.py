@@ -219,7 +219,8 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
             given = arguments_of(made.input, notes)
         except Unreadable as why:
             raise Unreadable(f"In your call of {name[:60]!r} {why}. {SHAPE}") from None
-        if name.lower() in FINISH_NAMES and all(tool.name != name for tool in tools) and _one(given):
+        is_one_value = len(given) == 1 if isinstance(given, dict) else given is not None
+        if name.lower() in FINISH_NAMES and all(tool.name != name for tool in tools) and is_one_value:
             final.append(next(iter(given.values())) if isinstance(given, dict) else given)
         else:
             calls.append(Call(name, given))
@@ -234,11 +235,6 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
     if final:
         notes.append(cut("an answer beside the calls"))
     return CallsTurn("\n".join(said), tuple(calls))
-
-
-def _one(given: Any) -> bool:
-    """Return whether this is an answer: one value, with or without a name."""
-    return len(given) == 1 if isinstance(given, dict) else given is not None
 
 
 def _before(text: str) -> tuple[str, bool]:

@@ -45,7 +45,18 @@ class MessagesReader:
         elif (content := event.get("content")) is not None:
             parts = content if isinstance(content, list) else [content]
             texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in parts]
-            return self._add_whole(event, [each for each in texts if isinstance(each, dict)])
+            blocks = [each for each in texts if isinstance(each, dict)]
+            # A whole message: the body, or what some endpoints send after the events.
+            self._begin(event)
+            self._end(event, None)
+            if not self._blocks:
+                return "".join([self._start(number, block) for number, block in enumerate(blocks)])
+            self._messages += 1
+            for place, block in enumerate(blocks):
+                if block.get("type") in CALL_TYPES:
+                    draft.add_call((self._messages, place), *read_call(block), group=self._messages)
+            said = [block.get("text") for block in blocks if block.get("type") == "text"]
+            return draft.write("".join([text for text in said if isinstance(text, str)]), whole=True)
         return ""
 
     def state(self) -> list[dict[str, Any]] | None:
@@ -72,19 +83,6 @@ class MessagesReader:
             self._draft.usage = usage_of_message(self._usage)
             if isinstance(tier := self._usage.get("service_tier"), str):
                 self._draft.service_tier = tier
-
-    def _add_whole(self, message: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
-        """Add a whole message: the body, or what some endpoints send after the events."""
-        self._begin(message)
-        self._end(message, None)
-        if not self._blocks:
-            return "".join([self._start(index, block) for index, block in enumerate(blocks)])
-        self._messages += 1
-        for place, block in enumerate(blocks):
-            if block.get("type") in CALL_TYPES:
-                self._draft.add_call((self._messages, place), *read_call(block), group=self._messages)
-        texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-        return self._draft.write("".join([text for text in texts if isinstance(text, str)]), whole=True)
 
     def _start(self, index: Any, given: Any) -> str:
         if not isinstance(given, dict):

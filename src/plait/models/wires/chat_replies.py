@@ -163,8 +163,7 @@ _WRAPPED = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
-    """Return the usage that an endpoint reports; None if it reports none. Cached tokens and cache writes are part of
-    the input, reasoning is part of the output."""
+    """Return the reported usage, or None. Input includes cached tokens and cache writes, output includes reasoning."""
     if not timings and len(usage) == len(_PLAIN) and usage.keys() == _PLAIN:
         read, written = read_count(usage["prompt_tokens"]), read_count(usage["completion_tokens"])
         return Usage(read, max(written, read_count(usage["total_tokens"]) - read)) if read or written else None

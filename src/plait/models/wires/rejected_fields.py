@@ -150,18 +150,16 @@ def _mentions(said: str, sent: Mapping[str, Any]) -> Iterator[tuple[bool, int, s
     """Yield the fields of the request that a sentence names: whether as a condition, where, and the ability or ""."""
     patterns = [(ability, words) for ability, words in _WORDS.items() if _is_sent(ability, sent)]
     known = {name for fields in (*OMITTABLE.values(), *_OTHERS.values()) for name in fields}
-    patterns += [("", _as_name(name)) for name in sent if name not in known | _CONTAINERS | {"model"}]
+    for field in sent.keys() - known - _CONTAINERS - {"model"}:
+        name = re.escape(field)
+        if "_" not in field and field.islower():  # it could be an ordinary word, so it must stand like a name
+            name = rf"(?:(?<=['\"`]){name}(?=['\"`])|{name}(?=[\[:.]))"
+        patterns.append(("", name))
     patterns += [("", _ONE_TOOL)]
     for ability, words in patterns:
         # ASCII: in Chinese, a name stands in the text without blanks.
         if match := re.search(rf"(?<![\w-])(?:{words})(?![\w-])", said, re.I | re.A):
             yield _CONDITION.search(said[: match.start()]) is not None, match.start(), ability
-
-
-def _as_name(field: str) -> str:
-    """Return a pattern for a field's name: one that could be an ordinary word must stand like a name."""
-    name = re.escape(field)
-    return name if "_" in field or not field.islower() else rf"(?:(?<=['\"`]){name}(?=['\"`])|{name}(?=[\[:.]))"
 
 
 def _is_sent(ability: str, sent: Mapping[str, Any]) -> bool:

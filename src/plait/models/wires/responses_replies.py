@@ -53,7 +53,11 @@ class ResponsesReader:
             return self._end(response if isinstance(response, dict) else {}, kind.removeprefix("response."))
         self._refused = self._refused or kind.startswith("response.refusal")
         if kind in _DELTAS:
-            return self._piece(self._place(event), _DELTAS[kind], event)
+            place, way, text = self._place(event), _DELTAS[kind], event.get("delta")
+            if not isinstance(text, str):
+                return ""
+            self._draft.began = True
+            return self._add(place, way, event.get("summary_index" if way == _SUMMARY else "content_index"), text)
         if kind in ("response.output_item.added", "response.output_item.done") and isinstance(item, dict):
             return self._item(self._place({"item_id": item.get("id"), **event}, item), item, kind.endswith("done"))
         if kind == "response.function_call_arguments.done":
@@ -82,14 +86,6 @@ class ResponsesReader:
         self._marks[place] = mark or self._marks[place]
         self._places.update(dict.fromkeys(names, place))
         return place
-
-    def _piece(self, place: int, kind: str, event: Mapping[str, Any]) -> str:
-        text = event.get("delta")
-        if not isinstance(text, str):
-            return ""
-        self._draft.began = True
-        part = event.get("summary_index" if kind == _SUMMARY else "content_index")
-        return self._add(place, kind, part, text)
 
     def _add(self, place: int, kind: str, part: Any, text: str) -> str:
         """Add a piece of text. A blank line stands between two parts of the reasoning."""

@@ -114,21 +114,18 @@ class _Fitter:
                 raise _Inexpressible
             out["additionalProperties"] = False
             if subset.all_required:
-                self._require_all(node, out)
+                properties, required = out.setdefault("properties", {}), node.get("required", ())
+                for name in properties.keys() - set(required):
+                    if not self._nulls:
+                        raise _Inexpressible
+                    if "null" not in types_of(node["properties"][name], self._root):
+                        properties[name] = _allow_null(properties[name])
+                out["required"] = list(properties)
         if subset.all_required:
             self._refuse_ambiguity(node)
             if "$ref" in out and len(out) > 1:  # nothing may stand beside a reference
                 return {"anyOf": [{"$ref": out.pop("$ref")}], **out}
         return out
-
-    def _require_all(self, node: dict[str, Any], out: dict[str, Any]) -> None:
-        properties, required = out.setdefault("properties", {}), node.get("required", ())
-        for name in properties.keys() - set(required):
-            if not self._nulls:
-                raise _Inexpressible
-            if "null" not in types_of(node["properties"][name], self._root):
-                properties[name] = _allow_null(properties[name])
-        out["required"] = list(properties)
 
     def _refuse_ambiguity(self, node: dict[str, Any]) -> None:
         """Refuse a union in which a value does not say which of several lists or objects it is: see `drop_nulls`."""

@@ -107,8 +107,7 @@ class EncodedArtifact(str):
 
 
 def encode_artifacts(value: Any) -> Any:
-    """Return an argument with each artifact in it replaced by its bytes in base64. Raises `ToolError` for an artifact
-    that has no bytes, such as a table."""
+    """Return an argument with artifacts as base64. Raises `ToolError` for one without bytes, such as a table."""
     if isinstance(value, Artifact):
         data = getattr(value, "data", None)
         if not isinstance(data, bytes):

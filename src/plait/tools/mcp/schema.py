@@ -15,6 +15,7 @@ from typing import Any, Literal, Union
 
 from plait.core.errors import ConfigError
 from plait.core.json_schema import alternatives, resolve_reference
+from plait.core.schema_check import ANYTHING, RULES
 
 MAX_CHARACTERS = 60_000
 MAX_DEPTH = 40
@@ -26,6 +27,7 @@ _PARAMETER_NAME = re.compile(
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
 _SCHEMAS = ("items", "additionalProperties", "not", "contains", "propertyNames")
+_TEXTS = ("description", "title", "$schema", "format")
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None, "object": dict, "array": list}
 
 
@@ -88,20 +90,11 @@ def _repair(schema: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
                 }
         elif key in _SCHEMAS and not (key == "additionalProperties" and isinstance(value, bool)):
             repaired[key] = _repair(value, root, depth + 1)
-        elif _is_valid(key, value):
+        elif key in _TEXTS and not isinstance(value, str):
+            continue
+        elif RULES.get(key, ANYTHING)[0](value) and (value or key != "enum"):
             repaired[key] = value
     return repaired
-
-
-def _is_valid(key: str, value: Any) -> bool:
-    if key == "enum":
-        return isinstance(value, list) and bool(value)
-    if key == "required":
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if key == "type":
-        types = value if isinstance(value, list) else [value]
-        return bool(types) and all(isinstance(each, str) and each in _TYPES for each in types)
-    return key not in ("description", "title", "$ref", "$schema", "format") or isinstance(value, str)
 
 
 def is_wrapped(schema: Any) -> bool:

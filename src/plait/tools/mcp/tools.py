@@ -19,7 +19,7 @@ from plait.installation import install_hint
 from plait.tools.call_context import call_services
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
-from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
+from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -78,19 +78,6 @@ def mcp(
     return McpToolSource(
         McpServer(command=(str(getattr(server, "name", "server")),), **options), in_process=server
     ).load_tools()
-
-
-def load_mcp_tools(word: str, name: str = "") -> tuple[Tool, ...]:
-    """Return the tools for a word that begins with `mcp:`. Raises `ConfigError`. `name` is the name of the tool if the
-    server has one tool, and otherwise the prefix of their names."""
-    return McpToolSource(parse_word(word), name).load_tools()
-
-
-def restore_mcp_tools(word: str, specs: Iterable[ToolSpec], name: str = "") -> tuple[Tool, ...]:
-    """Return tools as the journal describes them. The server is only needed when one of them is called. So a replay
-    needs no server, and a resumed run shows its models the same tools as before."""
-    source = McpToolSource(parse_word(word), name)
-    return tuple(source.make_tool(spec, is_recorded=True) for spec in specs)
 
 
 def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
