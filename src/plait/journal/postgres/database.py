@@ -236,11 +236,8 @@ class Database:
 
     async def mark(self, connection: Connection, marks: Mapping[str, str]) -> None:
         """Note something about the whole journal."""
-        for name, value in marks.items():
-            await connection.execute(
-                "insert into marks values (%s, %s) on conflict (name) do update set value = excluded.value",
-                (name, value),
-            )
+        statement = "insert into marks values (%s, %s) on conflict (name) do update set value = excluded.value"
+        await connection.cursor().executemany(statement, list(marks.items()))
 
     async def wait_for(self, subject: str, seconds: float) -> None:
         """Wait until something is notified of `subject`, or so many seconds: on a connection of its own, which stays
