@@ -16,8 +16,7 @@ from plait.runtime.calls.context import Context
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.guard import Entry, Finish, Guard, Question
 from plait.runtime.performers.base import BasePerformer
-from plait.runtime.performers.check import Check
-from plait.runtime.performers.check import END
+from plait.runtime.performers.check import END, Check
 from plait.runtime.run_journal import NOTHING, EntryWork, RunJournal
 
 RUN = "run"

@@ -27,8 +27,7 @@ from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.taint import TaintGuard
 from plait.runtime.performers.base import BasePerformer
-from plait.runtime.performers.check import Check
-from plait.runtime.performers.check import END
+from plait.runtime.performers.check import END, Check
 from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal
 from plait.tools import Toolset
 
