@@ -25,7 +25,7 @@ from plait.agent import Agent
 from plait.core import Event
 from plait.core.errors import ConfigError, JournalError, PlaitError, ReplayDiffers
 from plait.journal.owner import owner_of_this_process
-from plait.journal.queue import ANY_NUMBER, QueueLimits, QueueStore
+from plait.journal.queue import QueueLimits, QueueStore
 from plait.journal.records import RunRow
 from plait.journal.store import read_timeline
 from plait.runtime import runs
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ANY_NUMBER = QueueLimits()
 POLL = 1.0
 """Seconds after which a worker looks for work of which nobody told it: a run whose time has come, or whose worker is
 gone."""
