@@ -107,13 +107,3 @@ def cancel_again(why: asyncio.CancelledError) -> None:
     if (task := asyncio.current_task()) is not None:
         task.uncancel()
         task.cancel(*why.args)
-
-
-def settle(future: asyncio.Future[T], result: T, error: BaseException | None) -> None:
-    """Give a future its result or error, unless whoever waits was cancelled meanwhile."""
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)

@@ -42,6 +42,22 @@ def require_turn(head: RunHead, after: LastTurn, last: LastTurn, status: str) ->
         raise SessionBusy(head.session, last.run, status)
 
 
+def require_schema(place: object, version: int, reader: int, known: int, oldest: int = 0) -> None:
+    """Raise `JournalError` if this Plait, with the schema `known`, can't use a journal. `reader` is the oldest schema
+    whose Plait can use it, `oldest` the oldest that can be migrated."""
+    if version > known and reader > known:
+        raise JournalError(
+            f"The journal {place} was written by a newer Plait (schema {version}, this one knows {known}).",
+            hint="Upgrade Plait (pip install -U plait), or give another journal with --journal.",
+        )
+    if version < known:
+        hint = "`plait journal migrate` brings it up to date, while no older Plait uses it."
+        if version < oldest:
+            hint = "Move the file away: the next run makes a new one. Or give another file with --journal."
+        said = f"The journal {place} has the schema {version} of an earlier Plait, and this one uses {known}."
+        raise JournalError(said, hint=hint)
+
+
 def mark_lost(records: Sequence[RecordAndBody], lost: str) -> list[RecordAndBody]:
     """Return the records of a claim; the note of a resume says why rows may be missing, if they may."""
     return [

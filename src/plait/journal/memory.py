@@ -21,7 +21,7 @@ class MemoryLog(LocalLog):
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
         self._rows: list[Row] = []
-        self._scrub = redaction.scrubber(secrets)
+        self.scrub = redaction.scrubber(secrets)
 
     @property
     def run(self) -> str:
@@ -36,23 +36,19 @@ class MemoryLog(LocalLog):
         if self.outcome is not None:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         for record, body in records:
-            if self._scrub:
-                record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
-                body = None if body is None else self._scrub(body)
+            if self.scrub:
+                record = codec.decode_record(self.scrub(codec.encode_record(record)).decode())
+                body = None if body is None else self.scrub(body)
             self._rows.append(Row(len(self._rows), time.time(), record, body))
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Record that the run is over or waits."""
-        if self._scrub:
+        if self.scrub:
             outcome, totals = (
-                codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals)
+                codec.decode_plain(self.scrub(codec.encode(each)).decode()) for each in (outcome, totals)
             )
         self.outcome, self.totals = outcome, totals
         return DONE
-
-    def scrub(self, data: bytes) -> bytes:
-        """Return the bytes as they are recorded."""
-        return self._scrub(data)
 
     def read_rows(self) -> list[Row]:
         return list(self._rows)

@@ -64,24 +64,20 @@ def life_of(owner: str, is_held: Callable[[str], bool | None] = lambda owner: No
     here = _place(os.getpid())
     same_host = host == socket.gethostname()
     if ((boot, namespace) == here if boot else same_host) and not namespace.endswith(_BLIND):
-        return _life_of_number(int(pid), int(start) if start.isdigit() else 0)
+        if sys.platform.startswith("linux"):
+            now, began = _start_of(int(pid)), int(start) if start.isdigit() else 0
+            return "alive" if now is not None and (began == 0 or now == began) else "dead"
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return "dead"
+        except PermissionError:
+            pass
+        return "alive"
     held = is_held(owner)
     if held:
         return "alive"
     return "dead" if held is False and (same_host or (boot and boot == here[0])) else "elsewhere"
-
-
-def _life_of_number(pid: int, start: int) -> Literal["alive", "dead"]:
-    if sys.platform.startswith("linux"):
-        now = _start_of(pid)
-        return "alive" if now is not None and (start == 0 or now == start) else "dead"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "dead"
-    except PermissionError:
-        return "alive"
-    return "alive"
 
 
 def _start_of(pid: int) -> int | None:

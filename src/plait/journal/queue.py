@@ -20,6 +20,9 @@ class QueueLimits(Struct, frozen=True):
     of_user: int | None = None
 
 
+ANY_NUMBER = QueueLimits()
+
+
 class QueuedRun(Struct, frozen=True):
     """A run that waits in a queue or goes on. `reason` says why the workers of this version cannot perform it."""
 
@@ -71,7 +74,7 @@ class QueueStore(Store, Protocol):
         ...
 
     async def take(
-        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ...
+        self, queue_name: str, agents: Mapping[str, str], owner: str, count: int, limits: QueueLimits = ANY_NUMBER
     ) -> list[RunRow]:
         """Claim up to `count` runs of a queue: new ones, those that were handed back, and those whose process is gone.
         `agents` are the names of those that the worker has, each with its version. A run that this version could not

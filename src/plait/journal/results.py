@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec, redaction
@@ -23,15 +23,15 @@ from plait.journal.store import KeptRecord, Store, find_runs
 T = TypeVar("T")
 
 
-class KeptComparison(Struct, frozen=True):
+class KeptComparison(Struct, frozen=True, kw_only=True):
     """A stored comparison: what was compared (`head`) and the last computed table (None: not yet), both JSON. `started`
     is when it was first requested, `updated` when it was last written."""
 
-    name: str
+    name: str = ""
     started: float
-    updated: float
+    updated: float = 0.0
     head: dict[str, Any]
-    summary: dict[str, Any] | None
+    summary: dict[str, Any] | None = None
 
 
 class KeptRun(Struct, frozen=True):
@@ -154,15 +154,8 @@ class _Judgement(Struct):
     why: str = ""
 
 
-class _Compared(Struct):
-    started: float
-    head: dict[str, Any]
-    summary: dict[str, Any] | None = None
-
-
 def _read_comparison(kept: KeptRecord) -> KeptComparison:
-    said = _read(kept, _Compared)
-    return KeptComparison(kept.key, said.started, kept.at, said.head, said.summary)
+    return structs.replace(_read(kept, KeptComparison), name=kept.key, updated=kept.at)
 
 
 def _read(kept: KeptRecord, kind: type[T]) -> T:

@@ -76,7 +76,7 @@ def check_content(attachment: Attachment, body: bytes | None, place: object) -> 
 
 def scrub_contents(head: RunHead, contents: Mapping[str, bytes], scrubber: Scrubber) -> dict[str, bytes]:
     """Return the attached files that a run begins with, by digest, secrets in texts replaced."""
-    files = {each.digest: each for each in head.files if each.digest in contents}
+    files = {each.digest: each for each in head.files if each.digest in contents} if contents else {}
     return {name: scrubber(contents[name]) if each.kind == "text" else contents[name] for name, each in files.items()}
 
 

@@ -7,6 +7,7 @@ is the store in a file; the tests have a suite that each store passes (`tests/te
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -508,6 +509,17 @@ class Journal:
                 left -= len(page)
             elif old := [run for run in page if run.status not in ACTIVE and (until is None or run.updated < until)]:
                 yield old
+
+
+def settle_all(settled: Iterable[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    """Give futures their results or errors, on their event loop. Some may be cancelled meanwhile."""
+    for future, result, error in settled:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
 
 async def find_runs(store: Store, query: RunQuery) -> list[RunRow]:

@@ -51,14 +51,13 @@ from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, raise_named
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, HandedBack, LimitReached, RecordEnds, Suspend
-from plait.runtime.outcomes import cancelled_by, cut_short
 from plait.runtime.performers import Performers
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.check import END
 from plait.runtime.run_journal import NOTHING, RunJournal
 from plait.runtime.run_spec import RunSpec, differs
-from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
+from plait.runtime.signals import ENDINGS, SIGNALS, cancelled_by, cut_short, describe_signal, read_signal, write_signal
 from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan
 from plait.runtime.written_text import WrittenText

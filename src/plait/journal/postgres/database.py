@@ -27,6 +27,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError, JournalError
+from plait.journal.claims import require_schema
 from plait.journal.postgres import faults, schema
 from plait.journal.postgres.leases import boot_time
 from plait.journal.store import seconds_of_user
@@ -217,16 +218,7 @@ class Database:
     async def _check(self, connection: Connection) -> None:
         marks = await self.marks(connection)
         version, reader = (int(marks.get(name, 0)) for name in ("version", "reader"))
-        if reader > schema.VERSION:
-            raise JournalError(
-                f"The journal {self.place} was written by a newer Plait (schema {version}, this one knows "
-                f"{schema.VERSION}).",
-                hint="Upgrade Plait (pip install -U plait), or give another journal with --journal.",
-            )
-        if version < schema.VERSION:
-            hint = "`plait journal migrate` brings it up to date, while no older Plait uses it."
-            known = f"has the schema {version}, and this Plait needs {schema.VERSION}"
-            raise JournalError(f"The journal {self.place} {known}.", hint=hint)
+        require_schema(self.place, version, reader, schema.VERSION)
         # A promoted standby has a timeline of its own, and may lack what the old primary had confirmed.
         found = await connection.execute(
             "select (select system_identifier::text from pg_control_system()) || '/' || "
@@ -244,11 +236,8 @@ class Database:
 
     async def mark(self, connection: Connection, marks: Mapping[str, str]) -> None:
         """Note something about the whole journal."""
-        for name, value in marks.items():
-            await connection.execute(
-                "insert into marks values (%s, %s) on conflict (name) do update set value = excluded.value",
-                (name, value),
-            )
+        statement = "insert into marks values (%s, %s) on conflict (name) do update set value = excluded.value"
+        await connection.cursor().executemany(statement, list(marks.items()))
 
     async def wait_for(self, subject: str, seconds: float) -> None:
         """Wait until something is notified of `subject`, or so many seconds: on a connection of its own, which stays

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from plait.background import DONE, settle
+from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import bodies, codec
 from plait.journal.postgres.database import LOOP, READ_SECONDS, SLOWEST, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, TakenOver
 from plait.journal.row_codec import RowColumns, RowWriter, crc_of_state
-from plait.journal.store import LateResult, RecordAndBody
+from plait.journal.store import LateResult, RecordAndBody, settle_all
 
 FENCE = "select n from runs where n = %(root)s and claim = %(claim)s for share"
 INSERT_ROWS = """insert into events (run, seq, at, kind, data, base, head, tail, packed, body, crc, claim)
@@ -192,7 +192,7 @@ class PostgresLog:
                         self.has_ended = False
                 for each in asked:
                     with suppress(RuntimeError):  # its loop has ended
-                        each.future.get_loop().call_soon_threadsafe(settle, each.future, None, error)
+                        each.future.get_loop().call_soon_threadsafe(settle_all, [(each.future, None, error)])
         finally:
             self._is_writing = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import structs
@@ -226,14 +226,3 @@ def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
     if query.is_open:
         texts.append("(r.outcome is null or r.has_doubts)")
     return " and ".join(texts) or "true", {name: value for name, (_, value) in where.items()}
-
-
-async def families(connection: Connection, runs: Collection[str]) -> list[dict[str, Any]]:
-    """Return the numbers and ids of some runs, of their child runs, and of theirs."""
-    return await fetch(
-        connection,
-        """with recursive family as (select n, id from runs where id = any (%s)
-          union select r.n, r.id from runs r join family f on r.caller = f.id and r.caller <> '' and r.n > f.n)
-        select n, id from family""",
-        [list(runs)],
-    )

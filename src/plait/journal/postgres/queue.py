@@ -26,7 +26,7 @@ from plait.journal.postgres.begin import SUBMIT, describe
 from plait.journal.postgres.database import READ_SECONDS, WRITE_SECONDS, Connection, Database
 from plait.journal.postgres.leases import Claim, LeaseKeeper, boot_time
 from plait.journal.postgres.log import PostgresLog, clean_text, clean_value, columns_of
-from plait.journal.queue import QueuedRun, QueueLimits
+from plait.journal.queue import ANY_NUMBER, QueuedRun, QueueLimits
 from plait.journal.records import RunHead, RunRow
 from plait.journal.row_codec import crc_of_state, scrub_contents
 from plait.journal.schedules import Schedule, next_time
@@ -98,7 +98,6 @@ _COUNT = """with found as (select coalesce(q.name, '') as queue,
   select queue, state, count(*), greatest(0, max(extract(epoch from now() - since)))::float8
     from found group by 1, 2"""
 """One look at all of them: a look for the earlier turns of each takes seconds with 100,000."""
-ANY_NUMBER = QueueLimits()
 
 
 class PostgresQueue(queries.PostgresIndex):

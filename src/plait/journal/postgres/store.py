@@ -75,6 +75,10 @@ _HOLD_QUEUED = """update queue q set tries = 10, reason = 'It may have begun aft
   where r.n = q.run and r.status = 'queued' and q.not_before <= clock_timestamp()
     and not exists (select 1 from events e where e.run = r.n)"""
 """Those on record ask for approval instead."""
+_FAMILIES = """with recursive family as (select n, id from runs where id = any (%s)
+    union select r.n, r.id from runs r join family f on r.caller = f.id and r.caller <> '' and r.n > f.n)
+  select n, id from family"""
+"""Some runs, their child runs, and theirs."""
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
 
@@ -290,7 +294,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     rows = [row for row in rows if row.status not in ACTIVE]
                 elif going := [row.head.run for row in rows if row.status == "running"]:
                     raise JournalError(f"Run {going[0]} is still going on.", hint="Stop it first, then delete it.")
-                family = await queries.families(connection, [row.head.run for row in rows])
+                family = await queries.fetch(connection, _FAMILIES, [[row.head.run for row in rows]])
                 numbers, ids = ([each[name] for each in family] for name in ("n", "id"))
                 for table in ("events", "late_results", "queue", "live_texts"):
                     await connection.execute(f"delete from {table} where run = any (%s)", (numbers,))

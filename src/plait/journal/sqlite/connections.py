@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from plait.core.errors import JournalError
+from plait.journal.claims import require_schema
 from plait.journal.sqlite import faults, schema
 from plait.journal.sqlite.lost_frames import has_lost_effects
 from plait.journal.store import NoJournal
@@ -146,17 +147,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     if application != schema.APPLICATION_ID or version < 1:
         hint = "Give another file with --journal or PLAIT_JOURNAL."
         raise JournalError(f"{path} is a database of another program, not a journal of Plait.", hint=hint)
-    if version > schema.VERSION and _reader(connection) > schema.VERSION:
-        raise JournalError(
-            f"The journal {path} was written by a newer Plait (schema {version}, this one knows {schema.VERSION}).",
-            hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
-        )
-    if version < schema.VERSION:
-        hint = "`plait journal migrate` brings it up to date, while no older Plait uses it."
-        if version < schema.OLDEST:
-            hint = "Move the file away: the next run makes a new one. Or give another file with --journal."
-        known = f"has the schema {version} of an earlier Plait, and this one uses {schema.VERSION}"
-        raise JournalError(f"The journal {path} {known}.", hint=hint)
+    reader = _reader(connection) if version > schema.VERSION else 0
+    require_schema(path, version, reader, schema.VERSION, schema.OLDEST)
     _check_tables(connection, path, version)
 
 

@@ -42,7 +42,7 @@ _RUN = f"""
 _NAMES = ("n", "id", "status", "owner", "started", "updated", "head", "outcome", "totals", "grade", "rating")
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
-_CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
+CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
 _IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 _COST = "json_extract(totals, iif(json_type(totals, '$.tree') = 'object', '$.tree.cost_usd', '$.cost_usd'))"
 _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
@@ -85,7 +85,7 @@ def _select(
         (f"? = {_RATED}", query.rated),
         (f"EXISTS ({has_model})", query.model),
         ("parent = ?", query.parent),
-        (_CHILD.replace(":run", "?"), query.caller),
+        (CHILD.replace(":run", "?"), query.caller),
         (f"label {_IN}", query.labels and json.dumps(query.labels)),
         (f"n {_IN}", query.numbers and json.dumps(query.numbers)),
         *(("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", tag) for tag in query.tags),
@@ -110,16 +110,6 @@ def _select(
         where.append("(outcome IS NULL OR json_array_length(totals, '$.guards.approvals') > 0)")
     sql = f"SELECT {columns} FROM runs WHERE {' AND '.join(where or ['1'])} ORDER BY n DESC LIMIT ?"
     return connection.execute(sql, [*values, limit])
-
-
-def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
-    """Return the numbers and ids of the child runs of a run, and of theirs."""
-    found, callers = list[tuple[int, str]](), [run]
-    for caller in callers:
-        children = connection.execute(f"SELECT n, id FROM runs WHERE {_CHILD}", {"run": caller}).fetchall()
-        found += children
-        callers += [child for _, child in children]
-    return found
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> tuple[LastTurn, str, str]:
@@ -178,6 +168,7 @@ class SqliteIndex:
         self.path = Path(path).expanduser()
         self.busy_seconds = seconds_of_user("PLAIT_BUSY_SECONDS", 10.0) if busy_seconds is None else busy_seconds
         self._is_memory = self.path == connections.MEMORY
+        self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
         self._clock = clock
         self._writer: Writer | None = None
         self._lock = threading.Lock()

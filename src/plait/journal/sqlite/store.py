@@ -234,7 +234,11 @@ class SqliteStore(SqliteSpending):
             for n, row in found:
                 if row.status == "running" and life_of_holder(self._file, row.owner) == "alive":
                     raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
-                for each, name in [(n, row.head.run), *queries.descendants(connection, row.head.run)]:
+                family = [(n, row.head.run)]
+                for _, name in family:
+                    children = f"SELECT n, id FROM runs WHERE {queries.CHILD}"
+                    family += connection.execute(children, {"run": name}).fetchall()
+                for each, name in family:
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
                     connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
@@ -356,10 +360,6 @@ class SqliteStore(SqliteSpending):
         return await self._open_writer().transact(work, durable=True)
 
     # -- inside
-
-    @property
-    def _where(self) -> str:
-        return f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
 
     @property
     def _file(self) -> Path | None:

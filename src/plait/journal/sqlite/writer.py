@@ -35,10 +35,11 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from plait.background import DONE, cancel_again, settle
+from plait.background import DONE, cancel_again
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
 from plait.journal.sqlite.rows import Ending, EventRow, insert
+from plait.journal.store import settle_all
 from plait.user_files import hold_inodes, release_inodes
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Writer:
         self._pages = 0
         """About how many pages the -wal file has grown by since the last checkpoint."""
         self._settled: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, BaseException | None]]] = {}
-        writers.watch(self)
+        writers.watched.add(self)
 
     # -- the connection
 
@@ -423,7 +424,7 @@ class Writer:
         """Wake each event loop that waits, once. One that has ended needs no telling."""
         for loop, settled in self._settled.items():
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_set_results, settled)
+                loop.call_soon_threadsafe(settle_all, settled)
         self._settled = {}
 
 
@@ -434,8 +435,3 @@ def _is_durable(log: SqliteLog, line: Sequence[EventRow]) -> bool:
 
 def _is_locked(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and faults.is_locked(error)
-
-
-def _set_results(settled: Iterable[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    for future, result, error in settled:
-        settle(future, result, error)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from plait.journal.sqlite.writer import Writer
 
 
-_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+watched: weakref.WeakSet[Writer] = weakref.WeakSet()
+"""The writers to close at the process's end, and to stop while the process forks."""
 _forking = threading.Lock()
 _stopped: list[Writer] = []
 """The writers that wait while the process forks."""
@@ -20,14 +21,9 @@ _inherited: list[Writer] = []
 """Those that a fork brought along: never used and never closed, because their connections are the parent's."""
 
 
-def watch(writer: Writer) -> None:
-    """Close this writer at the process's end, and stop it while the process forks."""
-    _writers.add(writer)
-
-
 def _close_all() -> None:
     """Have what was written stand in one file, without a -wal file beside it."""
-    for each in list(_writers):
+    for each in list(watched):
         if each.pid == os.getpid():
             each.close()
 
@@ -35,7 +31,7 @@ def _close_all() -> None:
 def _stop_all() -> None:
     """Before a fork: no thread is inside SQLite, whose locks the child would inherit without the thread."""
     _forking.acquire()
-    _stopped.extend(_writers)
+    _stopped.extend(watched)
     for each in _stopped:
         each.in_sqlite.acquire()
 

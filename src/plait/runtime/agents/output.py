@@ -256,11 +256,9 @@ def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
             f"{_show_schema(schema)}.",
             hint="Give the agent the same output type, or fork the run.",
         )
-    return (
-        output
-        if recorded is None
-        else replace(output, retries=recorded["retries"], method=head.settings["output_method"])
-    )
+    if recorded is None:
+        return output
+    return replace(output, retries=recorded["retries"], method=head.settings["output_method"])
 
 
 def describe_output(output: OutputType[Any]) -> dict[str, Any] | None:

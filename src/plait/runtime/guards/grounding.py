@@ -118,9 +118,7 @@ class GroundingGuard(Guard):
         self._learner.learn_before(entry.key)
         call, found = entry.effect, self._find_invented(entry)
         if found:
-            is_of_user = (
-                entry.changed_by == "user"
-            )  # who knows what it says; "refuse" and "ask" look at it all the same
+            is_of_user = entry.changed_by == "user"  # who knows what it says; "refuse" and "ask" look at it anyway
             if not is_of_user:
                 entry.remark("invented", f"{call.tool}: {describe_findings(found)}")
             if self._policy == "refuse":

@@ -119,8 +119,25 @@ class HookGuard(Guard):
                 return made if isinstance(made, Refuse | AskApproval) else structs.replace(result, answer=made)
             case Think() if fresh and has_point(self.hook, "after_model"):
                 return self._refuse_or_ask("after_model", entry, await self._decide("after_model", entry, result))
-            case Call() if fresh and has_point(self.hook, "after_tool") and result.was_made:
-                return await self._decide_result(entry, result)
+            case Call() as call if fresh and has_point(self.hook, "after_tool") and result.was_made:
+                found = await self._decide("after_tool", entry, result, call)
+                if isinstance(found, Refuse):
+                    return Refuse(f"Error: the result of '{call.tool}' is withheld. {sentence(found.reason)}")
+                if isinstance(found, AskApproval) or found == result:
+                    return found
+                found = structs.replace(
+                    found,
+                    # What the runtime says of a result, no hook takes back.
+                    outside=result.outside or found.outside,
+                    repeated=result.repeated,
+                    seconds=result.seconds,
+                    stopped=result.stopped,
+                    ends=result.ends if found.ok or not result.ok else "",  # an error is no answer
+                    note=found.note or result.note,
+                )
+                if found.value != result.value and found.exact == result.exact:
+                    return structs.replace(found, exact=None)  # code gets the changed value, not the tool's
+                return found
         return result
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
@@ -134,27 +151,6 @@ class HookGuard(Guard):
         if isinstance(entry.effect, Call) and last.value.get("input") == entry.effect.input:
             return True
         return bool(self._changed.get(entry.id) == entry.effect)
-
-    async def _decide_result(self, entry: Entry, before: Observation) -> Any:
-        call: Call = entry.effect
-        found = await self._decide("after_tool", entry, before, call)
-        if isinstance(found, Refuse):
-            return Refuse(f"Error: the result of '{call.tool}' is withheld. {sentence(found.reason)}")
-        if isinstance(found, AskApproval) or found == before:
-            return found
-        found = structs.replace(
-            found,
-            # What the runtime says of a result, no hook takes back.
-            outside=before.outside or found.outside,
-            repeated=before.repeated,
-            seconds=before.seconds,
-            stopped=before.stopped,
-            ends=before.ends if found.ok or not before.ok else "",  # an error is no answer
-            note=found.note or before.note,
-        )
-        if found.value != before.value and found.exact == before.exact:
-            return structs.replace(found, exact=None)  # code gets the changed value, not the tool's
-        return found
 
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         if not has_point(self.hook, "on_tool_error"):

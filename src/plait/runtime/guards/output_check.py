@@ -76,25 +76,23 @@ class AfterHooksGuard(Guard):
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         match entry.effect:
             case CheckAnswer(answer=answer) if isinstance(result, str) and not self._guard.is_near():
-                refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
-                if result and refused_by != {"grounding"}:
+                if not result and not fresh:
+                    self._guard.accepted = (self._guard.output.read(answer),)
+                elif result:
+                    refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
+                    if refused_by == {"grounding"}:
+                        return result
                     if fresh and entry.key not in self._counted:
                         entry.remark("output", result)
                     self._counted.add(entry.key)
                     if fresh and len(self._counted) > self._guard.output.retries:
                         raise EndedByRefusal(remove_request(result), kind="output")
-                elif not result and not fresh:
-                    self._guard.accepted = (self._guard.output.read(answer),)
             case Call() if fresh and result.ok and result.ends:
                 if objection := self._guard.find_objection(entry, result.value):
                     text = f"Error: the result of '{entry.effect.tool}' cannot be the answer. {objection}"
-                    return Observation(
-                        f"{text}\nThe result: {result.text}",
-                        trouble="raised",
-                        note=result.note,
-                        seconds=result.seconds,
-                        outside=result.outside,
-                    )
+                    text += f"\nThe result: {result.text}"
+                    note, seconds = result.note, result.seconds
+                    return Observation(text, trouble="raised", note=note, seconds=seconds, outside=result.outside)
         return result
 
     def holds_result(self, entry: Entry, result: Any) -> bool:

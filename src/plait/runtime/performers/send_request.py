@@ -125,32 +125,21 @@ class SendRequest(BasePerformer):
             return ResponseRecord(status, seconds, "cancelled", usage=usage, cost=cost), body
         except ModelError as why:
             self.failure = why
-            return self._describe_failure(attempt, think, why, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            usage, cost = self._count_lost(model, taken_by(why, think, _wire_of(model)), seconds)
+            self._span.record_failure(why)
+            retries = engine.run_spec.agent.limits.retries
+            self.is_given_up = not why.retry or self._failures >= retries or (why.after or 0.0) > LONGEST_WAIT
+            if self.is_given_up and why.allows_fallback:
+                self.following = self._phases.fallback(think.phase, model)
+            status, body = (why.response.status, why.response.body) if why.response is not None else (0, None)
+            lost = why.ability if isinstance(why, Unsupported) else ""
+            fallback = self.following.spec if self.following is not None else ""
+            said = f"{type(why).__name__}: {why}"
+            return ResponseRecord(status, seconds, said, lost, usage=usage, cost=cost, fallback=fallback), body
         self.reply = _finish(reply, model, seconds)
         self._span.record_reply(self.reply, reply.model)
         return ResponseRecord(response.status, seconds, cut=response.cut), response.body
-
-    def _describe_failure(
-        self, attempt: Attempt, think: Think, why: ModelError, seconds: float
-    ) -> tuple[ResponseRecord, bytes | None]:
-        """Return what is recorded of a failed attempt, and decide what follows it."""
-        usage, cost = self._count_lost(attempt.model, taken_by(why, think, _wire_of(attempt.model)), seconds)
-        self._span.record_failure(why)
-        retries = self.engine.run_spec.agent.limits.retries
-        self.is_given_up = not why.retry or self._failures >= retries or (why.after or 0.0) > LONGEST_WAIT
-        if self.is_given_up and why.allows_fallback:
-            self.following = self._phases.fallback(think.phase, attempt.model)
-        status, body = (why.response.status, why.response.body) if why.response is not None else (0, None)
-        recorded = ResponseRecord(
-            status,
-            seconds,
-            f"{type(why).__name__}: {why}",
-            lost=why.ability if isinstance(why, Unsupported) else "",
-            usage=usage,
-            cost=cost,
-            fallback=self.following.spec if self.following is not None else "",
-        )
-        return recorded, body
 
     async def _describe_lost(self, attempt: Attempt) -> tuple[ResponseRecord, None]:
         """Return what is recorded of an attempt whose process ended: it may have been sent, so its prompt counts."""

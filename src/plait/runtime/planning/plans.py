@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,12 +71,18 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
         task = Task(head.question, head.history)
         made = _calls_made(timeline)
         # The requests of the workers (the text of the last message) with the replies.
-        asked = [(call.last.request, reply) for call, reply in timeline.replies if call.phase == "work"]
+        asked = [(each.last.request, reply) for each, reply in timeline.replies if each.phase == "work"]
         said = [((texts_in(request) or [""])[-1], reply.text.strip()) for request, reply in asked]
         results = {id: Observation(text) for id, text in plan.evidence.items()}
         for step in plan.calls:
             if step.id not in results and all(need in results for need in step.needs):
-                found = _result(loop, context, task, step, results, made, said)
+                # A step is found by its request, which depends only on the results of its needs.
+                if messages := loop.work_messages(context, task, step, results):
+                    request = messages[-1].content
+                    found = next((Observation(reply) for each, reply in said if each == request), None)
+                else:
+                    call = Call(step.tool, EVIDENCE.fill(step.input, results))
+                    found = next((observation for each, observation in made if each == call), None)
                 if found is not None and found.ok:
                     results[step.id] = found
         plan = structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
@@ -156,23 +162,6 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None
-
-
-def _result(
-    loop: Planner,
-    context: LoopContext,
-    task: Task,
-    step: Step,
-    results: Mapping[str, Observation],
-    made: list[tuple[Call, Observation]],
-    said: list[tuple[str, str]],
-) -> Observation | None:
-    """Return the result of a step. Finds it by its request, which depends only on the results of its needs."""
-    if messages := loop.work_messages(context, task, step, results):
-        asked = messages[-1].content
-        return next((Observation(reply) for request, reply in said if request == asked), None)
-    call = Call(step.tool, EVIDENCE.fill(step.input, results))
-    return next((observation for each, observation in made if each == call), None)
 
 
 def _calls_made(timeline: Timeline) -> list[tuple[Call, Observation]]:
