@@ -142,11 +142,10 @@ class AgentCall:
         manager, caller, name = self.manager, self._caller, self.params.name
         if run:
             check_agent(state_of(await manager.find_run(run, caller)), name)
-        if run and session is None:
             return await manager.resume_in_turn(run, text, question=reply_to, caller=caller, on_event=on_event)
         session = caller.session(session) if session is not None else None
         with await manager.take_turn(session) as turn:
-            if session is not None and not run:
+            if session is not None:
                 state = await asyncio.to_thread(find_session, manager.journal, session)
                 check_agent(state, name)
                 run = state.waiting_run

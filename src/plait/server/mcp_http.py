@@ -35,7 +35,7 @@ class McpEndpoint:
 
     def __init__(self, manager: RunManager) -> None:
         self._manager = manager
-        self._ready: asyncio.Future[StreamableHTTPSessionManager] | None = None
+        self._ready: asyncio.Future[StreamableHTTPSessionManager]
         self._holder: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,11 +50,10 @@ class McpEndpoint:
         await sessions.handle_request({**scope, "user": user}, receive, send)
 
     async def _start(self) -> StreamableHTTPSessionManager:
-        loop = asyncio.get_running_loop()
-        if self._ready is None or self._holder is None or self._holder.done() or self._holder.get_loop() is not loop:
+        if self._holder is None or self._holder.done():
             # Requests that arrive before it is ready wait for it together.
-            ready: asyncio.Future[StreamableHTTPSessionManager] = loop.create_future()
-            self._ready, self._holder = ready, loop.create_task(self._hold(ready))
+            self._ready = ready = asyncio.get_running_loop().create_future()
+            self._holder = asyncio.create_task(self._hold(ready))
             self._holder.add_done_callback(lambda task: _report_failure(ready, task))
         return await asyncio.shield(self._ready)
 

@@ -33,16 +33,16 @@ from plait.view.run_view import (
 from plait.view.timeline import ViewerTimeline, build_timeline
 
 Writing: TypeAlias = AbstractContextManager[Callable[[], list[dict[str, Any]]]]
-"""What the models of a run write just now: `LiveTexts.watch`, or nothing."""
+NOBODY: Writing = nullcontext(list)
+"""What the models of a run write just now (`LiveTexts.watch`), and nothing."""
 PAUSE = 0.25
 """Seconds between two reads of the journal."""
-TICK = 0.1
-"""Seconds between two looks at what models write just now."""
 IDLE = 1.0
 """The same when nothing has happened for a while."""
+TICK = 0.1
+"""Seconds between two looks at what models write just now."""
 BEAT = 15.0
 """After this many silent seconds a comment is sent, so that a broken connection is noticed."""
-NOBODY: Writing = nullcontext(list)
 GRADING = 60.0
 """Seconds after a run of a comparison for which its page waits for the grade."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
