@@ -22,7 +22,7 @@ from plait.journal.queue import has_queue
 from plait.journal.records import RunRow
 from plait.journal.run_query import TEXTS, make_query
 from plait.journal.served_runs import RunLabel
-from plait.journal.store import Store
+from plait.journal.store import ACTIVE, Store
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
@@ -186,6 +186,7 @@ class EventFollower:
         self._events: list[Event] = []
         self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
         self._timeline, self._seq, self._status = Timeline(run=row.head.run), -1, ""
+        self._is_queued = False
 
     async def skip(self, after: int | None) -> None:
         """Read the rows up to `after`, of which the client has the events."""
@@ -194,7 +195,7 @@ class EventFollower:
 
     @property
     def over(self) -> bool:
-        return self.row.status in OVER
+        return self.row.status in OVER and not self._is_queued
 
     async def read_events(self) -> bytes:
         """Return the new events; b"" for none. The last one of a row has its number as its id."""
@@ -203,10 +204,12 @@ class EventFollower:
         told = await self._read(None)
         if self.row.status != self._status:
             self._status = self.row.status
+            whole = await describe_whole(self._store, self.row, self._caller)
+            # The worker of an interrupted run died, or cannot perform it: another one takes it.
+            self._is_queued = whole["queued"] is not None
             if self.over:
                 self._recorded.finish((self.row.outcome or {}).get("answer"))
                 told += self._take(None)
-            whole = await describe_whole(self._store, self.row, self._caller)
             told += b"event: " + self._status.encode() + b"\ndata: " + codec.encode(whole) + b"\n\n"
         return told
 
@@ -234,10 +237,11 @@ class EventFollower:
 async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str, Any]:
     """Return a run with its open questions, and its place in a queue (None: in none)."""
     asked = [msgspec.to_builtins(each) for each in await read_open_questions(store, row)]
-    queued = (await store.list_queue(run=row.head.run)) if has_queue(store) and row.status not in OVER else []
-    place = (
-        {name: getattr(queued[0], name) for name in ("queue", "priority", "not_before", "reason")} if queued else None
-    )
+    can_go_on = row.status in ACTIVE or row.status == "interrupted"
+    place = None
+    for each in await store.list_queue(run=row.head.run) if has_queue(store) and can_go_on else ():
+        place = {name: getattr(each, name) for name in ("queue", "priority", "not_before")}
+        place["reason"] = each.reason.partition("\n")[0]  # the other lines quote requests
     return {**_describe(row, caller), "questions": asked, "queued": place}
 
 
@@ -268,6 +272,8 @@ async def parse_body(request: Request, kind: type[T]) -> T:
 def read_filters(request: Request) -> dict[str, Any]:
     """Return the filters in the address: those of `make_query`, with any number of `tag`."""
     query = request.query_params
+    if unknown := [name for name in query if name not in (*FILTERS, "by")]:
+        raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
     given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
     numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
     return {**given, **numbers, "tags": query.getlist("tag")}
