@@ -77,6 +77,12 @@ def test_the_same_dictionaries_stand_in_a_file(tmp_path: Any) -> None:
         assert agent.run("q").answer == "sunny"
 
 
+def test_an_error_of_a_function_is_not_called_a_defect_of_the_loop() -> None:
+    run = plait.Agent("react", model=plait.Scripted(lambda request: request.messages[9])).run("?")
+    assert run.status == "crashed" and "tuple index out of range (test_scripted_turns.py, line" in str(run.reason)
+    assert "A function of the script" in str(run.reason) and "loop" not in str(run.reason)
+
+
 def test_a_function_of_the_request_answers_every_request() -> None:
     def reply(request: Any) -> Any:
         return WEATHER if len(request.messages) < 3 else {"answer": "sunny"}

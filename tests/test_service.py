@@ -111,6 +111,8 @@ def test_a_run_is_started_followed_answered_and_listed(one: Here) -> None:
     for after in (ids[0], ids[len(ids) // 2], ids[-1]):  # nothing is missing, and nothing comes twice
         place = next(i for i, (id, _, _) in enumerate(told) if id == str(after))
         assert list(read_events(one.port, run, after)) == told[place + 1 :]
+    status, _, told = ask(one.port, "GET", "/v1/runs?usr=bob")  # would list the runs of all users
+    assert status == 400 and "no filter 'usr'" in told["error"]["message"]
     for filters, found in (("user=ada", 1), ("tag=a&status=answered", 1), ("user=bob", 0), ("since=1h", 1)):
         assert len(ask(one.port, "GET", f"/v1/runs?{filters}")[2]["runs"]) == found
 

@@ -433,6 +433,8 @@ def test_a_reply_is_shortened_to_what_is_left(tmp_path: Path) -> None:
 def test_limits_are_shown(tmp_path: Path) -> None:
     shell, journal = Shell(tmp_path), str(tmp_path / "journal.db")
     limit = plait.SpendLimit(usd=1, runs=5, user="*", zone="Europe/Berlin")
+    agent_of(journal).run("Q?", user="ada")
+    assert "is here once a request obeys it" in shell("costs", "--limits").out
     agent_of(journal, limit).run("Q?", user="ada")
     shown = shell("costs", "--limits").out.splitlines()
     assert shown[0].split() == ["per", "user", "agent", "tag", "limit", "spent", "reserved", "left", "beyond", "ends"]

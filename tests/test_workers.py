@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -28,6 +29,8 @@ from plait.journal.redaction import redact_with
 from plait.journal.row_codec import Bodies
 from plait.journal.schedules import next_time
 from plait.journal.store import Journal
+from plait.server.auth import Caller
+from plait.server.service import EventFollower
 from plait.view.live_texts import LiveTexts
 from plait.workers import QueueWorker, hand_over, version_of
 from postgres_server import shared_server
@@ -266,11 +269,20 @@ async def test_a_run_whose_tool_is_gone_stays_in_the_queue_for_a_version_that_ha
 
     await work_until(QueueWorker({"a": make_agent(address)}, store), blocked)
     assert "differs from its record" in (await store.list_queue())[0].reason
+    listed = subprocess.run([sys.executable, "-m", "plait", "queue", "--journal", address], capture_output=True)
+    assert len(listed.stdout.splitlines()) == 2 and b"differs from its record" in listed.stdout
+    assert await asyncio.to_thread(list, Journal(store=store).old_runs()) == []
+    # Who follows it over HTTP learns why, in one line, and goes on to the end.
+    follower = EventFollower(store, await store.find_run(run), Caller(full=True), True)
+    shown = (await follower.read_events()).decode()
+    queued = json.loads(shown.rpartition("event: interrupted\ndata: ")[2])["queued"]
+    assert not follower.over and "differs from its record" in queued["reason"] and "\n" not in queued["reason"]
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
     await work_until(QueueWorker({"a": agent}, store), done)
+    assert "event: answered" in (await follower.read_events()).decode() and follower.over
     assert (await store.find_run(run)).status == "answered" and await store.check() == []
 
 

@@ -28,8 +28,9 @@ def limit_table(counters: Sequence[SpendCounter]) -> ReportTable:
             shown = [f"{each / NANO:.5f}" if kind == "usd" else f"{each:,}" for each in numbers if each is not None]
             names = [ABSENT if name is None else clean(name) or "''" for name in whose]
             rows += [[per, *names, "USD" if kind == "usd" else kind, *shown, ends]] if most is not None else []
-    notes = ("beyond: what requests took beyond what was reserved for them.",)
-    return ReportTable((), tuple(make_columns(heads, rows)), notes if rows else ())
+    note = "limit: what the newest request obeyed. A new or changed limit is here once a request obeys it."
+    notes = (note, "beyond: what requests took beyond what was reserved for them.")
+    return ReportTable((), tuple(make_columns(heads, rows)), notes if rows else notes[:1])
 
 
 def group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:

@@ -84,7 +84,7 @@ cache.
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs that match, oldest first.")
 @click.option("--by", type=click.Choice(GROUPS), help="Instead: what all runs that match used, by day, user ...")
 @options.filters
-@options.flag("--limits", help="Instead: the spend limits that hold now, with what is spent and reserved.")
+@options.flag("--limits", help="Instead: the spend limits that runs obeyed, with what is spent and reserved.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
 @options.flag("--tokens", help="Also show the tokens of each phase: in, cached, out ...")
 @options.flag("--rates", help="Also show the price of each model and its source.")

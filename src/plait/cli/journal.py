@@ -68,8 +68,9 @@ def restored(journal: str | None) -> None:
     resumed, each call with effects needs approval. Call this once, before any run is resumed, or any worker starts.
     Runs that waited in a queue begin only after `plait queue --retry RUN`. Schedules leave out the times that passed.
     """
-    count = wait_for(open_journal(journal).store.mark_restored())
-    runs = f"{format_count(count, 'run')} {'has' if count == 1 else 'have'} not ended"
+    store = open_journal(journal).store
+    count = wait_for(store.mark_restored())
+    runs = f"{format_count(count, 'run')} of {clean(store.place)} {'has' if count == 1 else 'have'} not ended"
     click.echo(f"{runs}: when resumed, each call with effects needs approval.", err=True)
 
 

@@ -149,8 +149,9 @@ def queue(name: str | None, retry: str | None, unschedule: str | None, as_object
         print_json({"runs": to_builtins(found), "schedules": to_builtins(schedules)})
         return
     rows = [
-        [each.run, each.queue, each.agent, each.status, str(each.priority), format_time(each.not_before), each.reason]
+        [each.run, each.queue, each.agent, each.status, str(each.priority), format_time(each.not_before), why]
         for each in found
+        for why in [each.reason.partition("\n")[0]]
     ]
     print_table(["run", "queue", "agent", "status", "priority", "from", "why it is not taken"], rows)
     if schedules:

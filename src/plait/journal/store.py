@@ -502,12 +502,19 @@ class Journal:
         """Yield the runs that are not among the newest `keep`, and were last written more than `older_than` seconds
         ago, in batches, the newest first. Runs that go on, or wait for a user or in a queue, are never among them."""
         left, until, last = keep or 0, None if older_than is None else time.time() - older_than, 0
+        from plait.journal.queue import has_queue  # that module needs this one
+
+        def is_active(run: RunRow) -> bool:
+            if run.status == "interrupted" and has_queue(self.store):
+                return bool(wait_for(self.store.list_queue(run=run.head.run)))
+            return run.status in ACTIVE
+
         # What began too late to be old is passed over in the store.
         while page := self.find(RunQuery(before=last, limit=min(left, BATCH) or BATCH, until=None if left else until)):
             last = page[-1].n
             if left:
                 left -= len(page)
-            elif old := [run for run in page if run.status not in ACTIVE and (until is None or run.updated < until)]:
+            elif old := [run for run in page if (until is None or run.updated < until) and not is_active(run)]:
                 yield old
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -19,7 +20,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from plait.core import Call, Reply, Think, errors
-from plait.core.errors import BadRequest, ConfigError, ModelError
+from plait.core.errors import BadRequest, ConfigError, ModelError, PlaitError
 from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
@@ -180,7 +181,15 @@ class Scripted:
         if self.delay:
             await asyncio.sleep(self.delay)
         if callable(script):
-            script = _read_reply(call_plain(script, think), f"{self.spec}, a function")
+            try:
+                script = call_plain(script, think)
+            except PlaitError:
+                raise
+            except Exception as why:
+                place = traceback.extract_tb(why.__traceback__)[-1]
+                said = f"{type(why).__name__}: {why} ({Path(place.filename).name}, line {place.lineno})"
+                raise ConfigError(f"A function of the script {self.spec} raised {said}.") from why
+            script = _read_reply(script, f"{self.spec}, a function")
         if isinstance(script, BaseException):
             raise script
         n = 1 + sum(message.role == "assistant" for message in think.messages)

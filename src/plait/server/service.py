@@ -21,7 +21,7 @@ from plait.journal.queue import has_queue, require_queue
 from plait.journal.records import RunRow
 from plait.journal.run_query import TEXTS, make_query
 from plait.journal.served_runs import RunLabel
-from plait.journal.store import Store
+from plait.journal.store import ACTIVE, Store
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
@@ -178,20 +178,24 @@ class EventFollower:
         self._events: list[Event] = []
         self._recorded = RecordedEvents(self._events.append, recorded_loop(row.head))
         self._timeline, self._seq, self._status = Timeline(run=self._run), -1, ""
+        self._is_queued = False
 
     async def read_events(self) -> tuple[bytes, bool]:
         """Return the new events, and whether the run is over (see `follow`). The last one of a row has its number as
         its id."""
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
         row = await self._store.find_run(self._run)
-        told, is_over = await self.read_rows(), row.status in OVER
+        told = await self.read_rows()
         if row.status != self._status:
             self._status = row.status
-            if is_over:
+            whole = await describe_whole(self._store, row, self._caller)
+            # The worker of an interrupted run died, or cannot perform it: another one takes it.
+            self._is_queued = whole["queued"] is not None
+            if row.status in OVER and not self._is_queued:
                 self._recorded.finish((row.outcome or {}).get("answer"))
                 told += self._take(None)
-            told += format_event(await describe_whole(self._store, row, self._caller), row.status)
-        return told, is_over
+            told += format_event(whole, row.status)
+        return told, row.status in OVER and not self._is_queued
 
     async def read_rows(self, until: int | None = None) -> bytes:
         """Return the events of the new rows, up to the number `until`."""
@@ -213,9 +217,12 @@ class EventFollower:
 async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str, Any]:
     """Return a run with its open questions, and its place in a queue (None: in none)."""
     asked = [msgspec.to_builtins(each) for each in await read_open_questions(store, row)]
-    queued = (await store.list_queue(run=row.head.run)) if has_queue(store) and row.status not in OVER else []
-    places = [{name: getattr(each, name) for name in ("queue", "priority", "not_before", "reason")} for each in queued]
-    return {**_describe(row, caller), "questions": asked, "queued": places[0] if places else None}
+    can_go_on = row.status in ACTIVE or row.status == "interrupted"
+    place = None
+    for each in await store.list_queue(run=row.head.run) if has_queue(store) and can_go_on else ():
+        place = {name: getattr(each, name) for name in ("queue", "priority", "not_before")}
+        place["reason"] = each.reason.partition("\n")[0]  # the other lines quote requests
+    return {**_describe(row, caller), "questions": asked, "queued": place}
 
 
 def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
@@ -249,6 +256,8 @@ async def parse_body(request: Request, kind: type[T]) -> T:
 def read_filters(request: Request) -> dict[str, Any]:
     """Return the filters in the address: those of `make_query`, with any number of `tag`."""
     query = request.query_params
+    if unknown := [name for name in query if name not in (*FILTERS, "by", "page")]:
+        raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
     given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
     numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
     return {**given, **numbers, "tags": query.getlist("tag")}
