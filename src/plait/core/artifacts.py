@@ -47,7 +47,7 @@ def replace_handles(
     return [replace_handles(each, change, change_text) for each in value] if isinstance(value, list | tuple) else value
 
 
-IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
+HANDLE_IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
 """A handle in the text of a result, as its JSON."""
 
 

@@ -35,7 +35,7 @@ def find_schema_fault(schema: Any) -> str:
                 todo.append((here, value))
             elif keyword in _SCHEMAS_BY_NAME and isinstance(value, dict):
                 todo += [((*here, str(name)), each) for name, each in value.items()]
-            fits, wanted = RULES.get(keyword, ANYTHING)
+            fits, wanted = KEYWORD_RULES.get(keyword, NO_RULE)
             if not fits(value):
                 return f"{show_place('schema', here)} must be {wanted}, not {show_value(value)}."
             if keyword == "$ref" and resolve_reference(value, schema) is None:
@@ -52,12 +52,12 @@ def _is_type(value: Any) -> bool:
     return bool(words) and all(isinstance(word, str) and word in TYPES for word in words)
 
 
-ANYTHING: Rule = (lambda _: True, "")
+NO_RULE: Rule = (lambda _: True, "")
 _NUMBER: Rule = (_is_number, "a number")
 _COUNT: Rule = (lambda value: _is_number(value) and value >= 0 and value % 1 == 0, "a whole number from 0")
 _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
 _UNION: Rule = (lambda value: isinstance(value, list) and bool(value), "a list with at least one schema")
-RULES: dict[str, Rule] = {
+KEYWORD_RULES: dict[str, Rule] = {
     "type": (_is_type, f"one of {', '.join(TYPES)}, or a list of them"),
     "required": (
         lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, structs
 
 from plait.core import Attachment, ContextOverflow, Effect, Effects, LoopContext, Reply, Think, note, user
-from plait.core.artifacts import IN_TEXT
+from plait.core.artifacts import HANDLE_IN_TEXT
 from plait.core.text import shorten
 from plait.loops.escape import without_tokens
 from plait.loops.pass_effects import pass_effects
@@ -76,7 +76,7 @@ class View(Struct, frozen=True):
     def show_result(self, context: LoopContext, tool: str, text: str) -> str:
         """Return a result of an entry, given the view `of_entry`: shortened, or its placeholder."""
         if self.folded and len(text) > SHORT_RESULT and tool != context.search:
-            handles = ", ".join(IN_TEXT.findall(text))
+            handles = ", ".join(HANDLE_IN_TEXT.findall(text))
             return context.prompt("folded", tool=tool, chars=f"{len(text):,}", handles=handles).strip()
         return shorten(text, self.chars)[0]
 

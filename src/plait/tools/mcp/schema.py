@@ -15,7 +15,7 @@ from typing import Any, Literal, Union
 
 from plait.core.errors import ConfigError
 from plait.core.json_schema import alternatives, resolve_reference
-from plait.core.schema_check import ANYTHING, RULES
+from plait.core.schema_check import KEYWORD_RULES, NO_RULE
 
 MAX_CHARACTERS = 60_000
 MAX_DEPTH = 40
@@ -92,7 +92,7 @@ def _repair(schema: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
             repaired[key] = _repair(value, root, depth + 1)
         elif key in _TEXTS and not isinstance(value, str):
             continue
-        elif RULES.get(key, ANYTHING)[0](value) and (value or key != "enum"):
+        elif KEYWORD_RULES.get(key, NO_RULE)[0](value) and (value or key != "enum"):
             repaired[key] = value
     return repaired
 
