@@ -14,7 +14,8 @@ import pytest
 from msgspec import UNSET
 
 from core_fuzz import find_failures
-from plait.journal.records import ResultRecord
+from core_journal import ProcessLog
+from plait.journal.records import IntentRecord, ResultRecord
 from plait.runtime import decisions, recorded_work
 from plait.runtime.calls import child_runs
 from plait.runtime.chain import Admitted, Chain
@@ -90,10 +91,15 @@ def leave_the_input_out_of_the_key_of_a_decision(patch: Patch) -> None:
 
 
 def write_the_intent_of_an_effect_later(patch: Patch) -> None:
-    async def buffer(self: RunJournal, intent: Any, body: Any, effect: Any) -> None:
-        self.buffer(intent, body)
+    append = ProcessLog.append
 
-    patch.setattr(RunJournal, "_begin", buffer)
+    async def buffer(self: ProcessLog, *records: Any, durable: bool = False) -> None:
+        if any(isinstance(record, IntentRecord) for record, _ in records):
+            self.buffer(*records, durable=durable)
+        else:
+            await append(self, *records, durable=durable)
+
+    patch.setattr(ProcessLog, "append", buffer)
 
 
 def let_guards_decide_only_in_the_process_that_made_a_result(patch: Patch) -> None:

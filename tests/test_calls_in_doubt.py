@@ -378,10 +378,12 @@ async def test_a_cancelled_turn_of_a_session_leaves_its_doubts(journal: Path) ->
 
 async def test_a_call_under_way_in_another_turn_needs_approval_too(journal: Path) -> None:
     made = agent(journal, script=[action("transfer", "Ada"), final("?")], tools=[TRANSFER])
+    before = await made.using(model=plait.Scripted([final("Over.")])).arun("?", session="bills")
     going = asyncio.create_task(made.arun("?", session="bills"))
     while not PAID:
         await asyncio.sleep(0.001)
-    assert (await made.arun("?", session="bills")).status == "waiting" and PAID == ["Ada"]
+    # Turns wait for each other, forks do not.
+    assert (await made.afork(before, 1)).status == "waiting" and PAID == ["Ada"]
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going

@@ -235,10 +235,10 @@ def test_an_agent_shows_no_password_of_its_journal() -> None:
 
 async def test_odd_names_of_queues_are_errors_in_words(address: str) -> None:
     agent = plait.Agent(model="scripted:x", name="a", journal=address)
-    for name in ("\0", "\ud800"):
-        with pytest.raises(JournalError):
+    for name in ("\0", "\ud800", "", "x" * 9000):
+        with pytest.raises(ConfigError, match="can't be a queue's name"):
             await agent.asubmit("q", queue=name)
-    assert await agent.asubmit("q", queue="x" * 9000)  # too long for a notification
+    assert await agent.asubmit("q", queue="x" * 200)
 
 
 async def test_one_process_takes_no_live_run_from_itself_by_another_address(stores: Any) -> None:

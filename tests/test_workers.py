@@ -274,15 +274,16 @@ async def test_a_run_whose_tool_is_gone_stays_in_the_queue_for_a_version_that_ha
     assert await asyncio.to_thread(list, Journal(store=store).old_runs()) == []
     # Who follows it over HTTP learns why, in one line, and goes on to the end.
     follower = EventFollower(store, await store.find_run(run), Caller(full=True), True)
-    shown = (await follower.read_events()).decode()
-    queued = json.loads(shown.rpartition("event: interrupted\ndata: ")[2])["queued"]
-    assert not follower.over and "differs from its record" in queued["reason"] and "\n" not in queued["reason"]
+    told, is_over = await follower.read_events()
+    queued = json.loads(told.decode().rpartition("event: interrupted\ndata: ")[2])["queued"]
+    assert not is_over and "differs from its record" in queued["reason"] and "\n" not in queued["reason"]
 
     async def done() -> bool:
         return (await store.find_run(run)).status == "answered"
 
     await work_until(QueueWorker({"a": agent}, store), done)
-    assert "event: answered" in (await follower.read_events()).decode() and follower.over
+    told, is_over = await follower.read_events()
+    assert b"event: answered" in told and is_over
     assert (await store.find_run(run)).status == "answered" and await store.check() == []
 
 
