@@ -205,10 +205,12 @@ class ChildEnd(Struct, frozen=True, omit_defaults=True):
 
 class Resumption(Struct, frozen=True, omit_defaults=True):
     """Another process goes on with the run. `models` are the models asked from here. `lost` says why rows may be
-    missing that say what the run did: its calls with effects need approval."""
+    missing that say what the run did: its calls with effects need approval. `request` names the request that resumed
+    it, if a client may send that again."""
 
     models: dict[str, Any]
     lost: str = ""
+    request: str = ""
 
 
 class Row(Struct, frozen=True):

@@ -75,8 +75,10 @@ async def claim(
     answer: str | None = None,
     question: str | None = None,
     force: bool = False,
+    request: str = "",
 ) -> tuple[RunSpec, RunLog]:
-    """Claim a recorded run, to continue it. `answer` is what the person says to the open `question` of that id.
+    """Claim a recorded run, to continue it. `answer` is what the user says to the open `question` of that id. `request`
+    is on record with it.
 
     Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
     taken, before anything is written: the run waits as before.
@@ -85,7 +87,7 @@ async def claim(
     owner, secrets = owner_of_this_process(), run_spec.phases.secrets()
     while log is None:
         rows = await store.read_rows(head.run)
-        resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe()))
+        resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe(), request=request))
         records: list[RecordAndBody] = [(resumed, None)]
         asked: Question | None = None
         if answer is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from plait.agent import TURN_POLL
 from plait.core import Event
 from plait.core import events as ev
-from plait.core.errors import RunExists, SessionBusy, StaleAnswer
+from plait.core.errors import PlaitError, RunExists, SessionBusy, StaleAnswer
 from plait.server import conversations
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
@@ -33,7 +33,6 @@ from plait.server.recorded_reply import (
     RecordedReply,
     ReplyFormat,
     find_response,
-    list_answered,
     read_ending,
 )
 from plait.server.runs import GONE, ActiveRun, RunManager
@@ -63,10 +62,8 @@ class AgentTurn:
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
             run = await _unless_gone(request, active.done())
-        except (RunExists, StaleAnswer) as why:
-            if key is not None and isinstance(why, StaleAnswer):
-                await self._wait_for(why.run)
-            if key is None or not await key.look():
+        except PlaitError:
+            if key is None or active is not None or not await key.look():
                 raise
             return await self.answer_again(request, key.run, key.part)  # a request with the same key was faster
         except BaseException as why:
@@ -153,11 +150,10 @@ class AgentTurn:
             if asked.messages[-1].files:
                 raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
             run, answer = state.waiting_run, asked.messages[-1].text
-            active = await manager.resume(run, answer, question=question, caller=caller, on_event=on_event)
-            if key is not None:
-                await key.mean(active.run, len(await list_answered(manager.journal.store, active.run)))
-            return active
-        history = state.history
+            name = await key.stand_for(run, is_answer=True) if key is not None else ""
+            more: dict[str, Any] = {"question": question, "caller": caller, "on_event": on_event, "request": name}
+            return await manager.resume(run, answer, **more)
+        history, run_id = state.history, await key.find_new_run() if key is not None else None
         if not asked.previous and (named is None or not state.is_known):
             history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
         return await manager.start(
@@ -168,7 +164,7 @@ class AgentTurn:
             history=history,
             key=asked.previous or conversations.conversation_key(asked.messages),
             output=asked.output,
-            about={"user": asked.user, "metadata": asked.metadata, "run_id": key.run if key is not None else None},
+            about={"user": asked.user, "metadata": asked.metadata, "run_id": run_id},
             on_event=on_event,
         )
 

@@ -17,36 +17,63 @@ from starlette.requests import Request
 from plait.core.errors import UnknownRun
 from plait.journal import codec
 from plait.journal.owner import new_run_id
-from plait.journal.store import KEEP_REQUESTS, Store
+from plait.journal.records import Resumption
+from plait.journal.store import KEEP_REQUESTS, Store, read_timeline
 from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
+from plait.server.recorded_reply import list_answered
 
 KIND = "request"
-"""The kind of what the journal keeps about a key: the run's id, its `part`, and a digest of the request."""
+"""The kind of what the journal keeps about a key: the run's id, whether the request answers a question of that run, and
+a digest of the request."""
 LONGEST = 255
 """Characters of a key."""
 
 
 class RequestKey:
     """The key of one request, and the `run` for which it stands: the `part` of it that answers the request (see
-    `recorded_reply`). `has_begun`: an earlier request began the run."""
+    `recorded_reply`). `has_begun`: a request with the key has begun the run, or answered its question."""
 
-    def __init__(self, store: Store, name: str, digest: str, run: str) -> None:
+    def __init__(self, store: Store, name: str, digest: str) -> None:
         self._store, self._name, self._digest = store, name, digest
-        self.run, self.part, self.has_begun = run, 0, False
+        self.run, self.part, self.has_begun, self._is_answer = new_run_id(), 0, False, False
+
+    async def stand_for(self, run: str, *, is_answer: bool, replace: bool = True) -> str:
+        """Let the key stand for a new run, or for the answer to a question of a run. Returns the name of the request
+        for the record of that run: the answer was given if it is there."""
+        self.run, self._is_answer = run, is_answer
+        data = codec.encode({"digest": self._digest, "is_answer": is_answer})
+        await self._store.keep(KIND, self._name, run, data, replace=replace)
+        return self._name
+
+    async def find_new_run(self) -> str:
+        """Return the id of the run to begin: that of all requests with the key."""
+        if self._is_answer:  # the question was answered meanwhile
+            await self.stand_for(new_run_id(), is_answer=False)
+        return self.run
 
     async def look(self) -> bool:
-        """Return whether a request with the key has begun the run by now, or answered its question."""
+        """Return whether a request with the key was performed by now. Raises `RequestRejected` for another request."""
         for found in await self._store.list_kept(KIND, [self._name]):
-            self.run, self.part = found.run, codec.decode_plain(found.data.decode())["part"]
+            said = codec.decode_plain(found.data.decode())
+            if said["digest"] != self._digest:
+                text, hint = (
+                    "The Idempotency-Key was used for another request.",
+                    "Send a new key with each new request.",
+                )
+                raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
+            if time.time() - found.at > KEEP_REQUESTS:
+                await self.stand_for(self.run, is_answer=False)
+            else:
+                self.run, self._is_answer = found.run, said["is_answer"]
         with suppress(UnknownRun):
-            self.has_begun = (await self._store.find_run(self.run)).head.run == self.run
+            row = await self._store.find_run(self.run)
+            self.has_begun = not self._is_answer and row.head.run == self.run
+            for moment in (await read_timeline(self._store, self.run, bodies=False)).moments if self._is_answer else ():
+                if isinstance(moment.entry, Resumption) and moment.entry.request == self._name:
+                    answered = await list_answered(self._store, self.run)
+                    self.part, self.has_begun = 1 + sum(at < moment.at for at, _ in answered), True
         return self.has_begun
-
-    async def mean(self, run: str, part: int = 0) -> None:
-        """Let the key stand for another run: the message answered its question."""
-        self.run, self.part = run, part
-        await self._store.keep(KIND, self._name, run, codec.encode({"digest": self._digest, "part": part}))
 
 
 async def read_key(request: Request, store: Store) -> RequestKey | None:
@@ -61,14 +88,7 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-    made = RequestKey(store, name, digest, new_run_id())
-    await store.keep(KIND, name, made.run, codec.encode({"digest": digest, "part": 0}), replace=False)
-    found = next(iter(await store.list_kept(KIND, [name])), None)
-    if found is None or time.time() - found.at > KEEP_REQUESTS:
-        await made.mean(made.run)
-        return made
-    if codec.decode_plain(found.data.decode())["digest"] != digest:
-        text, hint = "The Idempotency-Key was used for another request.", "Send a new key with each new request."
-        raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
+    made = RequestKey(store, name, digest)
+    await made.stand_for(made.run, is_answer=False, replace=False)
     await made.look()
     return made

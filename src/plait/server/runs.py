@@ -171,14 +171,16 @@ class RunManager:
         question: str | None = None,
         caller: Caller = ANYONE,
         on_event: OnEvent | None = None,
+        request: str = "",
     ) -> ActiveRun:
-        """Resume a run; `answer` is the user's reply to the open question with the id `question`.
+        """Resume a run; `answer` is the user's reply to the open question with the id `question`. `request` is on
+        record with it.
 
         For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
         `StaleAnswer` if the question is not open.
         """
         head = self._require_resumable(await self._find_top(await self.find_run(run, caller)))
-        work = partial(self.agent_for(head).aresume, head.run, answer, question=question)
+        work = partial(self.agent_for(head).aresume, head.run, answer, question=question, request=request)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
 
     async def answer(
