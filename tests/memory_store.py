@@ -17,7 +17,7 @@ from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
 from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery
-from plait.journal.spending import Amount, Reservation, SpendCounter
+from plait.journal.spending import Reservation, SpendAmount, SpendCounter
 from plait.journal.store import ACTIVE, ENDED, KeptRecord, StoreInfo
 
 
@@ -246,7 +246,7 @@ class MemoryStore:
         self.reserved[asked.id] = asked, [each.name for each in bounds]
         return []
 
-    async def settle(self, id: str, used: Amount) -> None:
+    async def settle(self, id: str, used: SpendAmount) -> None:
         asked, names = self.reserved.pop(id, (None, []))
         for name in names:
             it, held = self.counters[name], asked.amount

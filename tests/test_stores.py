@@ -37,7 +37,7 @@ from plait.journal.records import (
 )
 from plait.journal.results import Results
 from plait.journal.run_query import RunQuery
-from plait.journal.spending import Amount, Reservation, SpendBound
+from plait.journal.spending import Reservation, SpendAmount, SpendBound
 from plait.journal.sqlite.store import SqliteStore
 from plait.journal.store import ENDED, Journal, read_timeline
 from postgres_server import shared_server
@@ -538,24 +538,24 @@ async def counters(store: Any) -> dict[str, tuple[int, ...]]:
 
 async def test_a_request_reserves_in_all_counters_or_in_none_and_settles_once(store: Any) -> None:
     narrow, wide = bound("b", usd=10, tokens=100), bound("a", runs=1)
-    first = Reservation("1", "r", "0a0", Amount(6, 60, 1))
+    first = Reservation("1", "r", "0a0", SpendAmount(6, 60, 1))
     assert await store.reserve(first, [narrow, wide]) == []
     assert await counters(store) == {"a": (0, 0, 1, 6, 60), "b": (0, 0, 1, 6, 60)}
-    found = await store.reserve(Reservation("2", "s", "0a0", Amount(5, 1)), [wide, narrow])
+    found = await store.reserve(Reservation("2", "s", "0a0", SpendAmount(5, 1)), [wide, narrow])
     assert [each.name for each in found] == ["a", "b"] and found[1].held_usd == 6
-    assert (await store.reserve(Reservation("2", "s", "0a0", Amount(1, 41)), [narrow]))[0].held_tokens == 60
+    assert (await store.reserve(Reservation("2", "s", "0a0", SpendAmount(1, 41)), [narrow]))[0].held_tokens == 60
     assert await store.reserve(
-        Reservation("2", "s", "0a0", Amount(1, 1, 1)), [wide, narrow]
+        Reservation("2", "s", "0a0", SpendAmount(1, 1, 1)), [wide, narrow]
     )  # of one run, one has begun
     assert await store.list_reserved("r") == [first] and await store.list_reserved("s") == []
     for _ in range(2):
-        await store.settle("1", Amount(7, 50, 1))
+        await store.settle("1", SpendAmount(7, 50, 1))
     assert await counters(store) == {"a": (7, 50, 1, 0, 0), "b": (7, 50, 1, 0, 0)}
     assert [(each.beyond_usd, each.beyond_tokens) for each in await store.list_counters(0)] == [(1, 0)] * 2
     assert [each.most_usd for each in await store.list_counters(0)] == [None, 10]
     assert await store.list_counters(2e9) == [] == await store.list_reserved("r")
-    assert await store.reserve(Reservation("3", "r", "1a0", Amount(3, 50)), [narrow]) == []
-    await store.settle("3", Amount())  # it was not sent
+    assert await store.reserve(Reservation("3", "r", "1a0", SpendAmount(3, 50)), [narrow]) == []
+    await store.settle("3", SpendAmount())  # it was not sent
     assert (await counters(store))["b"] == (7, 50, 1, 0, 0)
 
 
@@ -565,12 +565,12 @@ async def test_reservations_at_once_never_exceed_a_limit(store: Any) -> None:
     async def spend(n: int) -> None:
         chance = random.Random(n)
         for i in range(8):
-            asked = Reservation(f"{n}.{i}", "r", "k", Amount(chance.randint(1, 30), 1))
+            asked = Reservation(f"{n}.{i}", "r", "k", SpendAmount(chance.randint(1, 30), 1))
             some = chance.sample(bounds, chance.randint(1, 3))
             if not await store.reserve(asked, some):
                 reserved.append(asked)
                 over.extend(it for it in await store.list_counters(0) if it.usd + it.held_usd > 100)
-                await store.settle(asked.id, Amount(chance.randint(0, asked.amount.usd) if i % 2 else 0))
+                await store.settle(asked.id, SpendAmount(chance.randint(0, asked.amount.usd) if i % 2 else 0))
 
     await asyncio.gather(*(spend(n) for n in range(12)))
     assert over == [] and len(reserved) > 10

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Amount(Struct, frozen=True):
+class SpendAmount(Struct, frozen=True):
     """What a request takes: `usd` in billionths, tokens, and 1 for `runs` if it is the first of its run."""
 
     usd: int = 0
@@ -45,7 +45,7 @@ class SpendCounter(SpendBound, frozen=True):
     beyond_usd: int = 0
     beyond_tokens: int = 0
 
-    def has_room(self, bound: SpendBound, amount: Amount) -> bool:
+    def has_room(self, bound: SpendBound, amount: SpendAmount) -> bool:
         """Return whether an amount can be reserved."""
         return (
             (bound.most_usd is None or self.usd + self.held_usd + amount.usd <= bound.most_usd)
@@ -60,7 +60,7 @@ class Reservation(Struct, frozen=True):
     id: str
     run: str
     key: str
-    amount: Amount
+    amount: SpendAmount
 
 
 class SpendingStore(Protocol):
@@ -70,7 +70,7 @@ class SpendingStore(Protocol):
         """Reserve in all counters, and return none; or in none, if one has no room, and return them all."""
         ...
 
-    async def settle(self, id: str, used: Amount) -> None:
+    async def settle(self, id: str, used: SpendAmount) -> None:
         """Replace a reservation by what was used. Does nothing if it is settled already."""
         ...
 

@@ -11,7 +11,7 @@ from msgspec import convert, structs
 
 from plait.journal.postgres.database import WRITE_SECONDS, Connection
 from plait.journal.postgres.queries import PostgresIndex
-from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
+from plait.journal.spending import Reservation, SpendAmount, SpendBound, SpendCounter
 
 _COLUMNS = ", ".join(f"s.{name}" for name in SpendCounter.__struct_fields__)
 _ADD = """insert into spending (name, until) select * from unnest(%(names)s::text[], %(untils)s::float8[]) u (n, until)
@@ -63,14 +63,14 @@ class PostgresSpending(PostgresIndex):
 
         return await self._database.do(work, seconds=WRITE_SECONDS)
 
-    async def settle(self, id: str, used: Amount) -> None:
+    async def settle(self, id: str, used: SpendAmount) -> None:
         values = {"id": id, **structs.asdict(used)}
         await self._database.execute(_SETTLE, values)
 
     async def list_reserved(self, run: str) -> list[Reservation]:
         question = "select distinct id, run, key, usd, tokens, runs from reservations where run = %s"
         rows = await self._fetch(question, (run,))
-        return [Reservation(row["id"], run, row["key"], convert(row, Amount)) for row in rows]
+        return [Reservation(row["id"], run, row["key"], convert(row, SpendAmount)) for row in rows]
 
     async def list_counters(self, since: float) -> list[SpendCounter]:
         question = f"select {_COLUMNS} from spending s where until > %s order by name"

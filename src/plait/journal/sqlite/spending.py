@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
+from plait.journal.spending import Reservation, SpendAmount, SpendBound, SpendCounter
 from plait.journal.sqlite.queries import SqliteIndex
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class SqliteSpending(SqliteIndex):
 
         return await self._open_writer().transact(work, is_short=True)
 
-    async def settle(self, id: str, used: Amount) -> None:
+    async def settle(self, id: str, used: SpendAmount) -> None:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(_SETTLE, {"id": id, **structs.asdict(used)})
             connection.execute("DELETE FROM reservations WHERE id = ?", (id,))
@@ -55,7 +55,7 @@ class SqliteSpending(SqliteIndex):
 
         def read(connection: sqlite3.Connection) -> list[Reservation]:
             rows = connection.execute(question, (run,)).fetchall()
-            return [Reservation(id, run, key, Amount(*amount)) for id, run, key, *amount in rows]
+            return [Reservation(id, run, key, SpendAmount(*amount)) for id, run, key, *amount in rows]
 
         return await self._list(read)
 

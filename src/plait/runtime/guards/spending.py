@@ -25,7 +25,7 @@ from msgspec import UNSET, structs
 from plait.core import Reply, Think, Usage
 from plait.core.errors import JournalError
 from plait.journal.records import LOST, RunHead
-from plait.journal.spending import Amount, Reservation, SpendBound, SpendCounter
+from plait.journal.spending import Reservation, SpendAmount, SpendBound, SpendCounter
 from plait.journal.store import Store
 from plait.models.base import Model
 from plait.models.prices import NANO
@@ -116,7 +116,7 @@ class SpendGuard(Guard):
             found = [] if self._is_new else await self._store.list_reserved(run)
             for each in found:
                 if each.key not in self._begun:
-                    await self._store.settle(each.id, Amount())
+                    await self._store.settle(each.id, SpendAmount())
             return {each.key: each for each in found if each.key in self._begun}
 
         self._finding = self._finding or asyncio.ensure_future(find())
@@ -141,7 +141,7 @@ class SpendGuard(Guard):
         prompt, reply = asking[0], wanted or 0
         runs = int(self._counts and not self._begun and self._first in ("", key))
         self._first = key if runs else self._first
-        amount = Amount(_find_most(model, prompt, reply), prompt + reply, runs)
+        amount = SpendAmount(_find_most(model, prompt, reply), prompt + reply, runs)
         asked = Reservation(uuid.uuid4().hex, entry.run, key, amount)
         until, pause = time.monotonic() + PATIENCE, 0.05
         while True:
@@ -203,7 +203,7 @@ class SpendGuard(Guard):
 
     async def _settle(self, entry: Entry, held: Reservation, usd: float, tokens: float) -> None:
         assert self._store is not None
-        used = Amount(int(min(MOST, max(0, usd))), int(min(MOST, max(0, tokens))), held.amount.runs)
+        used = SpendAmount(int(min(MOST, max(0, usd))), int(min(MOST, max(0, tokens))), held.amount.runs)
         await self._store.settle(held.id, used)
         usd, tokens = used.usd - held.amount.usd, used.tokens - held.amount.tokens
         if max(usd, tokens) > 0:
@@ -223,7 +223,7 @@ class SpendGuard(Guard):
             assert self._store is not None
             with suppress(JournalError):
                 await asyncio.gather(*after, return_exceptions=True)
-                await self._store.settle(held.id, Amount())
+                await self._store.settle(held.id, SpendAmount())
 
         task = asyncio.ensure_future(settle())
         self._tasks.add(task)
@@ -240,7 +240,9 @@ def _find_most(model: Model, prompt: int, reply: int) -> int:
     return math.ceil(max(costs) * NANO)
 
 
-def _find_room(model: Model, prompt: int, amount: Amount, counter: SpendCounter, bound: SpendBound) -> tuple[int, str]:
+def _find_room(
+    model: Model, prompt: int, amount: SpendAmount, counter: SpendCounter, bound: SpendBound
+) -> tuple[int, str]:
     """Return the tokens of a reply for which what is spent of a limit leaves room (-1: none), and why no more."""
     per, _, zone, *whose = json.loads(bound.name)
     rooms, reply = [(MOST, "")], amount.tokens - prompt
