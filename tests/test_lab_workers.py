@@ -89,6 +89,13 @@ class Command:
         return list(children_of(self.process.pid))
 
 
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
 def children_of(parent: int) -> Iterator[int]:
     for each in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -174,7 +181,7 @@ def test_ctrl_c_and_the_end_of_the_command_end_its_workers_and_cells_are_continu
         os.kill(command.process.pid, number)
         code, rows, said = command.end()
         assert rows == [] and (code, said.count("Cancelled. The same command")) == expected
-        wait_until(lambda workers=workers: not any(Path(f"/proc/{each}").exists() for each in workers))
+        wait_until(lambda workers=workers: not any(map(is_alive, workers)))
     assert len(ledger(tmp_path, "begun")) < 12
     code, rows, said = Command(tmp_path, place).end()
     assert code == 0 and rows[0]["n"] == 12 and len(runs_of(place)) == 12

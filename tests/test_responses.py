@@ -489,6 +489,10 @@ def test_another_process_goes_on_with_a_response_after_a_kill(tmp_path: Path) ->
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait(60)
     with Process(*words, "--resume", cwd=tmp_path) as server, client(server) as api:
+        end = time.monotonic() + patience(30)
+        while api.responses.retrieve(first.response.id).status == "queued":  # until the new process goes on with it
+            assert time.monotonic() < end
+            time.sleep(0.05)
         rest = events(api.responses.retrieve(first.response.id, stream=True, starting_after=first.sequence_number))
         assert text_of(rest) == "At last." == api.responses.retrieve(first.response.id).output_text
         server.stop()
