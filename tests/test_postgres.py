@@ -82,6 +82,15 @@ async def ask(address: str, query: str) -> Any:
 # -- claims and leases
 
 
+async def test_a_claim_whose_log_is_gone_is_not_renewed(stores: Any) -> None:
+    mine, other = stores
+    log = await mine.begin(head(), ME)
+    await asyncio.sleep(0.5)  # the thread has renewed it once
+    del log
+    await asyncio.sleep(2.5)
+    assert (await other.find_run("r")).status == "interrupted"
+
+
 async def test_a_run_is_claimed_elsewhere_only_when_its_lease_has_ended(stores: Any) -> None:
     mine, other = stores
     log = await mine.begin(head(), FAR)

@@ -1,9 +1,9 @@
 """`Idempotency-Key`: a repeated POST with the same key starts nothing, and gets the answer of the first one.
 
 A key stands for the id of one run. The journal has it, so each server process on the journal knows it, after a restart,
-too. Whoever begins a run with an id that is taken is told so by the store: of many requests with one key that arrive at
-once, at several processes, one begins the run, and all others follow it. A key lives as long as its run, but at most
-for `KEEP_REQUESTS` seconds.
+too. The store refuses a second run with the same id. So of many requests with one key that arrive at once, at several
+processes, one begins the run, and all others follow it. An answer to a question has the name of its request on record.
+A key is good for `KEEP_REQUESTS` seconds; if its run is deleted before, it begins a new one.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class RequestKey:
             await self.stand_for(new_run_id(), is_answer=False)
         return self.run
 
-    async def look(self) -> bool:
-        """Return whether a request with the key was performed by now. Raises `RequestRejected` for another request."""
+    async def read(self) -> str:
+        """Return the run for which the key stands by now. Raises `RequestRejected` for another request."""
         for found in await self._store.list_kept(KIND, [self._name]):
             said = codec.decode_plain(found.data.decode())
             if said["digest"] != self._digest:
@@ -66,6 +66,11 @@ class RequestKey:
                 await self.stand_for(self.run, is_answer=False)
             else:
                 self.run, self._is_answer = found.run, said["is_answer"]
+        return self.run
+
+    async def look(self) -> bool:
+        """Return whether a request with the key was performed by now. Raises `RequestRejected` for another request."""
+        await self.read()
         with suppress(UnknownRun):
             row = await self._store.find_run(self.run)
             self.has_begun = not self._is_answer and row.head.run == self.run
@@ -89,6 +94,8 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     made = RequestKey(store, name, digest)
-    await made.stand_for(made.run, is_answer=False, replace=False)
-    await made.look()
+    new = made.run
+    await made.stand_for(new, is_answer=False, replace=False)
+    if await made.read() != new:  # else no earlier request had the key
+        await made.look()
     return made

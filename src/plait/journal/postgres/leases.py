@@ -113,42 +113,51 @@ class LeaseKeeper:
 
     def _serve(self) -> None:
         connection: psycopg.Connection[Any] | None = None
-        while True:
-            with self._lock:
-                claims = [each for each in self._claims.values() if not each.is_lost]
-                if not claims:
-                    self._thread = None
-                    break
+        while self._has_claims():
             try:
                 is_new = connection is None
                 connection = connection or psycopg.connect(self._conninfo, autocommit=True)
-                # A server, or a network, that has gone silent must not hold up the next round.
-                silent = threading.Timer(self.seconds / 2, _cut_off, [connection])
-                silent.start()
-                if is_new:
-                    connection.execute(f"listen {self._channel}")
-                began = boot_time()
-                asked = [each.root for each in claims], [each.number for each in claims], self.seconds
-                renewed = dict(connection.execute(_RENEW, asked).fetchall())
-                silent.cancel()
-                for each in claims:
-                    if each.root not in renewed:
-                        each.is_lost = True
-                        continue
-                    each.deadline = began + self.seconds - MARGIN
-                    if (reason := renewed[each.root]) and each.cancel is not None:
-                        each.cancel(reason)
-                del claims
+                self._renew(connection, is_new)
                 for _ in connection.notifies(timeout=self.seconds / 4, stop_after=1):
                     pass
             except Exception:  # whatever it is, the deadline decides, and the next round tries again
                 with suppress(Exception):
                     if connection is not None:
                         connection.close()
-                connection, claims = None, []
+                connection = None
                 time.sleep(self.seconds / 4)
         if connection is not None:
             connection.close()
+
+    def _has_claims(self) -> bool:
+        """Return whether there are claims to renew; without any, the thread ends."""
+        with self._lock:
+            if any(not each.is_lost for each in self._claims.values()):
+                return True
+            self._thread = None
+            return False
+
+    def _renew(self, connection: psycopg.Connection[Any], is_new: bool) -> None:
+        """Renew all claims. Their names end with this step: the thread itself holds none, so that a claim whose log is
+        gone is free."""
+        with self._lock:
+            claims = [each for each in self._claims.values() if not each.is_lost]
+        # A server, or a network, that has gone silent must not hold up the next round.
+        silent = threading.Timer(self.seconds / 2, _cut_off, [connection])
+        silent.start()
+        if is_new:
+            connection.execute(f"listen {self._channel}")
+        began = boot_time()
+        asked = [each.root for each in claims], [each.number for each in claims], self.seconds
+        renewed = dict(connection.execute(_RENEW, asked).fetchall())
+        silent.cancel()
+        for each in claims:
+            if each.root not in renewed:
+                each.is_lost = True
+                continue
+            each.deadline = began + self.seconds - MARGIN
+            if (reason := renewed[each.root]) and each.cancel is not None:
+                each.cancel(reason)
 
 
 def _cut_off(connection: psycopg.Connection[Any]) -> None:
