@@ -340,10 +340,12 @@ async def test_a_dump_made_while_workers_run_is_restored_and_repeats_nothing(tmp
     @plait.tool
     async def pay(ctx: plait.Context[Any], n: int) -> str:
         """Pay."""
-        await asyncio.sleep(0.15)
+        if len(paid) == 2:  # the run goes on until the dump is made
+            await dumped.wait()
         paid.append(f"{ctx.run_id} {n}")
         return "paid"
 
+    dumped = asyncio.Event()
     replies = [*({"calls": [{"name": "pay", "input": {"n": n}}]} for n in range(4)), {"answer": "done"}]
     admin = psycopg.connect(server.address, autocommit=True)
     try:
@@ -365,6 +367,7 @@ async def test_a_dump_made_while_workers_run_is_restored_and_repeats_nothing(tmp
         dump = tmp_path / "plait.dump"
         command = [binaries / "pg_dump", "--format=custom", "--schema=plait", f"--file={dump}", before]
         await asyncio.to_thread(subprocess.run, command, check=True)
+        dumped.set()
         await until(all_answered)
         worker.drain()
         await working
