@@ -18,6 +18,7 @@ from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
 from plait.server.openapi import ApiRoute, answer_document
+from plait.server.pages import page_routes
 from plait.server.responses import response_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
@@ -27,7 +28,7 @@ from plait.server.service import service_routes
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
-    routes += [*health_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
+    routes += [*health_routes(manager), *page_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
     return Starlette(
         routes=[*routes, ApiRoute("/openapi.json", answer_document)],
         middleware=[Middleware(AccessCheck, manager=manager)],

@@ -24,12 +24,36 @@ LOGGED_IN = 12 * 3600
 """Seconds that a browser stays logged in."""
 
 
+VIEW, USE, APPROVE, CHANGE = ROLES = ("view", "use", "approve", "change")
+"""What a user of the pages may do: see all runs, not only those of the user's own; talk to agents; answer approvals;
+fork, rate and cancel runs, and change data sets."""
+
+
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request. `owner` names its token in the journal, "" for none; `full`: may see and do all."""
+    """The sender of a request. `owner` names its token or its user in the journal, "" for none.
+
+    `full`: may see and do all. `name` is the name of a user of the pages with these `roles`. A caller that has neither
+    is a client: an application with a token for the endpoints.
+    """
 
     owner: str = ""
     full: bool = True
+    name: str = ""
+    roles: frozenset[str] = frozenset()
+
+    @property
+    def is_client(self) -> bool:
+        return not self.full and not self.name
+
+    @property
+    def sees_all(self) -> bool:
+        """Return whether the caller sees the runs of others."""
+        return self.full or VIEW in self.roles
+
+    def may(self, role: str) -> bool:
+        """Return whether the caller has a role. A client may do everything with its own runs."""
+        return self.full or self.is_client or role in self.roles
 
     def session(self, name: str) -> str:
         """Return the session's name in the journal. Each client token has its own names."""

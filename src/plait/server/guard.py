@@ -1,7 +1,7 @@
 """The checks before every route: the path, the Host and Origin, the token, the content type and the body.
 
 The first check that fails answers the request. The guard reads the whole body within a size and a time, so no route has
-to limit it. `NEEDS` says which token each path needs.
+to limit it. `NEEDS` says who may ask for each path.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from plait.server.runs import RunManager
 logger = logging.getLogger("plait.server")
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-OPEN, CLIENTS, FULL = "open", "clients", "full"
+OPEN, CLIENTS, USERS, FULL = "open", "clients", "users", "full"
 NEEDS = {
     "/": OPEN,
+    "/chat": OPEN,
     "/login": OPEN,
     "/favicon.ico": OPEN,
     "/page/": OPEN,
@@ -35,8 +36,13 @@ NEEDS = {
     "/openapi.json": CLIENTS,
     "/mcp": CLIENTS,
     "/mcp/": CLIENTS,
+    "/ag-ui": CLIENTS,
+    "/ag-ui/": CLIENTS,
+    "/api/": USERS,
+    "/comparison": USERS,
 }
-"""Which token a path needs. A path that ends in / covers all below it. Every other path needs a full token."""
+"""Who may ask for a path: anybody; callers of all kinds; users of the pages and full tokens, as far as the role of the
+route allows; or only full tokens. A path that ends in / covers all below it. Every other path needs a full token."""
 
 USUAL = {
     "X-Content-Type-Options": "nosniff",
@@ -147,7 +153,7 @@ class AccessCheck:
             text = "A token is needed." if authorization is None else "The token is not known."
             hint, kind = "Send it as Authorization: Bearer TOKEN.", "authentication_error"
             raise RequestRejected(401, text, hint=hint, kind=kind, code="invalid_api_key", metric="token")
-        if needs == FULL and not caller.full:
+        if (needs == FULL and not caller.full) or (needs == USERS and caller.is_client):
             text = "This token opens the endpoints only."
             raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")
         return caller
@@ -202,7 +208,7 @@ def _check_path(scope: Scope) -> None:
 
 
 def find_needs(path: str) -> str:
-    """Return which token a path needs: OPEN, CLIENTS or FULL."""
+    """Return who may ask for a path: OPEN, CLIENTS, USERS or FULL."""
     below = (needs for known, needs in NEEDS.items() if known[1:].endswith("/") and path.startswith(known))
     return NEEDS.get(path) or next(below, FULL)
 

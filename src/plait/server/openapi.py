@@ -13,10 +13,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from plait import __version__
-from plait.server.errors import json_response
-from plait.server.guard import FULL, OPEN, find_needs
+from plait.server.errors import RequestRejected, json_response
+from plait.server.guard import FULL, OPEN, USERS, find_needs
 
 Body: TypeAlias = type[msgspec.Struct] | dict[str, Any] | None
 """The struct of a JSON body, or its JSON Schema; None: the route takes none."""
@@ -35,13 +36,33 @@ ERROR["properties"]["error"] |= describe_body("message:string type:string param:
 
 
 class ApiRoute(Route):
-    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters."""
+    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters. `role` is
+    the role that a user of the pages needs for it (`auth.ROLES`), "" for none."""
 
     def __init__(
-        self, path: str, endpoint: Callable[..., Any], *, body: Body = None, query: Sequence[str] = (), **more: Any
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        body: Body = None,
+        query: Sequence[str] = (),
+        role: str = "",
+        **more: Any,
     ) -> None:
         super().__init__(path, endpoint, **more)
-        self.body, self.query = body, query
+        self.body, self.query, self.role = body, query, role
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.role and not scope["state"]["caller"].may(self.role):
+            text, hint = f"This needs the role '{self.role}'.", "Whoever runs the server gives roles in [serve.roles]."
+            raise RequestRejected(403, text, hint=hint, kind="permission_error", code="forbidden")
+        await super().handle(scope, receive, send)
+
+
+def _describe_access(needs: str, role: str) -> str:
+    if needs == FULL:
+        return "Needs a full token."
+    return f"Needs a full token, or a user with the role '{role}'." if role else "Needs a full token, or a user."
 
 
 async def answer_document(request: Request) -> Response:
@@ -62,7 +83,7 @@ async def answer_document(request: Request) -> Response:
             "responses": {"2XX": {"description": "The answer."}, "default": {"$ref": "#/components/responses/Error"}},
             **({"parameters": parameters} if parameters else {}),
             **({"security": []} if (needs := find_needs(route.path)) == OPEN else {}),
-            **({"description": "Needs a full token."} if needs == FULL else {}),
+            **({"description": _describe_access(needs, route.role)} if needs in (FULL, USERS) else {}),
         }
         if route.body is not None:
             schema = schemas[route.body] if isinstance(route.body, type) else route.body

@@ -1,8 +1,7 @@
-"""The viewer: its pages, and the routes under /api/ that they use. Only full tokens have access (`guard.NEEDS`)."""
+"""The routes under /api/ with which the pages read runs, and fork them."""
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.agents import ServedAgent
-from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
@@ -29,12 +27,6 @@ from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
 from plait.view.run_view import list_entry
 
-KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""The pages' policy: they may only run their own scripts and ask this server."""
 PIECE = 400_000
 """Characters of a text in one answer."""
 
@@ -49,17 +41,10 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, Any] | None = None
 
 
-class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
-    token: str
-
-
 def viewer_routes(manager: RunManager) -> list[Route]:
-    """Return the pages, /login, and the routes under /api/."""
+    """Return the routes of runs and comparisons."""
     api = ViewerApi(manager)
     return [
-        Route("/", api.index),
-        Route("/page/{name}", api.asset),
-        Route("/login", api.login, methods=["POST"]),
         ApiRoute("/api/about", api.about),
         ApiRoute("/api/runs", api.runs, query=FILTERS),
         ApiRoute("/api/events", api.events),
@@ -83,33 +68,6 @@ class ViewerApi:
 
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._journal, self._runs = manager, manager.journal, RecordedRuns(manager.journal.store)
-
-    # -- pages
-
-    async def index(self, request: Request) -> Response:
-        """Return the viewer, or the page that asks for the token."""
-        caller = request.state.caller
-        is_known = caller is not None and caller.full and "login" not in request.query_params
-        return _page("index.html" if is_known else "login.html")
-
-    async def asset(self, request: Request) -> Response:
-        """Return a script, a style or a picture of the pages."""
-        name = request.path_params["name"]
-        if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
-            raise RequestRejected(404, f"There is no page {name!r}.")
-        return _page(name)
-
-    async def login(self, request: Request) -> Response:
-        """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
-        token = (await parse_body(request, LoginBody)).token
-        login = self._manager.tokens.login(token)
-        if login is None:
-            text = "The token does not open the viewer."
-            raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
-        answer = json_response({"page": login.page})
-        name, secure = cookie_name(request.headers.get("host", "")), request.url.scheme == "https"
-        answer.set_cookie(name, login.cookie, max_age=LOGGED_IN, httponly=True, samesite="strict", secure=secure)
-        return answer
 
     # -- reading
 
@@ -216,7 +174,7 @@ class ViewerApi:
         from plait.lab import page, run_comparison  # heavy: statistics and charts
 
         found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.place)
-        text = page.render_served_page(found, "/#/runs/")
+        text = page.render_served_page(found, "./#/runs/")
         # The page itself restricts its scripts by their hashes.
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
@@ -229,14 +187,6 @@ class ViewerApi:
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
         active = await self._manager.fork(run_id(request), at, changes, caller=request.state.caller)
         return json_response({"run": active.run}, 201)
-
-
-def _page(name: str) -> Response:
-    file = resources.files("plait.view.page").joinpath(name)
-    if not file.is_file():
-        raise RequestRejected(404, f"There is no page {name!r}.")
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response(file.read_bytes(), media_type=KINDS[name.rpartition(".")[2]], headers=headers)
 
 
 def _describe_agent(served: ServedAgent) -> dict[str, str]:

@@ -5,7 +5,7 @@ const form = document.getElementById("login"),
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   wrong.hidden = true;
-  const answer = await fetch("/login", {
+  const answer = await fetch("login", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ token: token.value.trim() }),
@@ -16,13 +16,13 @@ form.addEventListener("submit", async (event) => {
     } catch {
       /* without storage the page asks again */
     }
-    location.replace("/");
+    location.replace(location.pathname + location.hash);
   } else {
     const told = await answer?.json().catch(() => null);
     wrong.textContent = !answer
       ? "The server can't be reached."
       : answer.status === 401
-        ? "That token does not open the window."
+        ? "That token does not open this page."
         : told?.error?.message || `The server said ${answer.status}.`;
     wrong.hidden = false;
     token.select();

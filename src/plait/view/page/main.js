@@ -1,11 +1,7 @@
 // The pages put together: what the address names is shown, the bar on top stays.
-import { newPage } from "./acts.js";
-import { comparisonsPage } from "./comparisons.js";
 import { button, link, make, problem } from "./dom.js";
 import { keys, theme } from "./keys.js";
 import { runPage } from "./run.js";
-import { runsPage } from "./runs.js";
-import { sidesPage } from "./sides.js";
 import { sourceOfFile, server } from "./source.js";
 import { wirePage } from "./wire.js";
 
@@ -38,12 +34,12 @@ const where = () => {
 
 const show = async (inside, { parts, query }) => {
   const [kind, id, what, at] = parts;
-  if (!kind) return runsPage(inside, source, query);
+  if (!kind) return (await import("./runs.js")).runsPage(inside, source, query);
   if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at);
   if (kind === "runs" && id) return runPage(inside, source, id, { toStep: what === "step" ? at : null });
-  if (kind === "sides" && what) return sidesPage(inside, source, id, what);
-  if (kind === "comparisons") return comparisonsPage(inside, source);
-  if (kind === "new") return newPage(inside, source);
+  if (kind === "sides" && what) return (await import("./sides.js")).sidesPage(inside, source, id, what);
+  if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
+  if (kind === "new") return (await import("./acts.js")).newPage(inside, source);
   throw new Error("There is no such page.");
 };
 

@@ -145,7 +145,7 @@ const aboutSection = (run, live) => {
         ? fact(
             "Files",
             run.files.map((each) => {
-              const href = live ? `/api/runs/${encodeURIComponent(run.run)}/files/${encodeURIComponent(each.id)}` : null;
+              const href = live ? `api/runs/${encodeURIComponent(run.run)}/files/${encodeURIComponent(each.id)}` : null;
               const src = each.content || (each.id.startsWith("image-") ? href : null);
               const name = href ? link(each.id, href, { download: true }) : make("bdi", {}, shown(each.id));
               const picture = src ? make("img", { src, alt: flat(each.about, 100), loading: "lazy" }) : null;

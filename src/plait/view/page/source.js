@@ -37,12 +37,12 @@ const asked = async (path, options = {}) => {
   const body = await answer.json().catch(() => null);
   if (answer.ok) return body;
   if (answer.status === 401) {
-    location.replace("/?login");
+    location.replace(`?login${location.hash}`);
     throw new Trouble("You are not logged in any more.");
   }
   throw new Trouble(body?.error?.message || `The server said ${answer.status}.`);
 };
-const path = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
+const path = (...parts) => `api/${parts.map(encodeURIComponent).join("/")}`;
 const query = (values) =>
   new URLSearchParams(
     Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined),
@@ -62,11 +62,11 @@ export const server = {
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
-  comparison: (name) => `/comparison?${query({ name, page: pageSecret })}`,
-  start: (body) => post("/v1/runs", body),
-  resume: (id, body) => post(`/v1/runs/${encodeURIComponent(id)}/${"answer" in body ? "answer" : "resume"}`, body),
+  comparison: (name) => `comparison?${query({ name, page: pageSecret })}`,
+  start: (body) => post("v1/runs", body),
+  resume: (id, body) => post(`v1/runs/${encodeURIComponent(id)}/${"answer" in body ? "answer" : "resume"}`, body),
   fork: (id, body) => post(path("runs", id, "fork"), body),
-  cancel: (id) => post(`/v1/runs/${encodeURIComponent(id)}/cancel`, {}),
+  cancel: (id) => post(`v1/runs/${encodeURIComponent(id)}/cancel`, {}),
   // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens
   // to nothing.
   // `writing(steps)` hears what models are writing, all of it each time.
@@ -80,7 +80,7 @@ export const server = {
       clearTimeout(again);
       if (events || over || document.hidden) return;
       const wanted = query({ after: seen, page: pageSecret });
-      events = new EventSource(`/api/${where}${wanted && `?${wanted}`}`);
+      events = new EventSource(`api/${where}${wanted && `?${wanted}`}`);
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
         onConnection(false);

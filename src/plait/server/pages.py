@@ -1,0 +1,79 @@
+"""The pages: their HTML, scripts and styles, and the login. None of them holds data."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from plait.server.auth import LOGGED_IN, cookie_name
+from plait.server.errors import RequestRejected, json_response
+from plait.server.runs import RunManager
+from plait.server.service import parse_body
+
+KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The pages' policy: they may only run their own scripts and ask this server."""
+
+
+class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
+    token: str
+
+
+def page_routes(manager: RunManager) -> list[Route]:
+    async def index(request: Request) -> Response:
+        """Return the page of runs, or the one that asks for the token."""
+        return answer(request, "index.html")
+
+    def answer(request: Request, name: str) -> Response:
+        caller = request.state.caller
+        is_known = caller is not None and not caller.is_client and "login" not in request.query_params
+        return _page(request, name if is_known else "login.html")
+
+    async def asset(request: Request) -> Response:
+        """Return a script, a style or a picture of the pages."""
+        name = request.path_params["name"]
+        if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
+            raise RequestRejected(404, f"There is no page {name!r}.")
+        return _page(request, name)
+
+    async def login(request: Request) -> Response:
+        """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
+        token = (await parse_body(request, LoginBody)).token
+        login = manager.tokens.login(token)
+        if login is None:
+            text = "The token does not open the viewer."
+            raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
+        answer = json_response({"page": login.page})
+        name, secure = cookie_name(request.headers.get("host", "")), request.url.scheme == "https"
+        answer.set_cookie(name, login.cookie, max_age=LOGGED_IN, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    return [Route("/", index), Route("/page/{name}", asset), Route("/login", login, methods=["POST"])]
+
+
+def _page(request: Request, name: str) -> Response:
+    found = _read_asset(name)
+    if found is None:
+        raise RequestRejected(404, f"There is no page {name!r}.")
+    content, tag = found
+    # A page is asked for each time it is opened; what has not changed is not sent again.
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Cookie"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=KINDS[name.rpartition(".")[2]], headers=headers)
+
+
+def _read_asset(name: str) -> tuple[bytes, str] | None:
+    file = resources.files("plait.view.page").joinpath(name)
+    if not file.is_file():
+        return None
+    content = file.read_bytes()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
