@@ -64,7 +64,10 @@ class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
     body_mb: Annotated[float, Option("Maximum size of a request's body in MB.", above=0)] = 4.0
     body_seconds: Annotated[float, Option("Seconds in which a body must arrive.", above=0)] = 20.0
     connections: Annotated[int, Option("Maximum open connections.", above=0)] = 512
-    hosts: Annotated[list[str], Option("Other host names of a server without a token.")] = []
+    hosts: Annotated[list[str], Option("Other host names of a server without a token, or behind a proxy.")] = []
+    user_header: Annotated[str, Option("The header in which `proxies` send a user's name; empty: none.")] = ""
+    proxies: Annotated[list[str], Option("Addresses and networks of the reverse proxies that may name users.")] = []
+    roles: Annotated[dict[str, list[str]], Option("Roles by user; `*` has those of all others (`use`).")] = {}
     queue: Annotated[
         str, Option("The queue in which `POST /v1/runs` puts runs for `plait worker`; empty: the server performs them.")
     ] = ""

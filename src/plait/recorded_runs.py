@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError
@@ -69,8 +70,9 @@ class RecordedRuns:
     `alist`. A journal that does not exist yet has no runs.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, label: str = "") -> None:
+        """Read the runs of a store. `label`: only those whose label begins like this (see `RunQuery`) are listed."""
+        self._store, self._label = store, label
 
     def __repr__(self) -> str:
         return f"RecordedRuns({self._store.place!r})"
@@ -85,7 +87,7 @@ class RecordedRuns:
 
     async def alist(self, **filters: Any) -> Sequence[RunRow]:
         try:
-            return await self._store.list_runs(make_query(**filters))
+            return await self._store.list_runs(replace(make_query(**filters), label=self._label))
         except NoJournal:
             return []
 
@@ -142,7 +144,8 @@ class RecordedRuns:
     async def acosts(self, by: str, **filters: Any) -> Sequence[CostGroup]:
         if by not in GROUPS:
             raise ConfigError(f"Costs can't be grouped by {by!r}.", hint=f"Use one of: {', '.join(GROUPS)}.")
-        rows = await self._store.list_totals(make_query(**{**filters, "children": False}))
+        query = replace(make_query(**{**filters, "children": False}), label=self._label)
+        rows = await self._store.list_totals(query)
         sums: dict[str, list[Any]] = {}
         for row in rows:
             try:

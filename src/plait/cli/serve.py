@@ -61,10 +61,10 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     tokens = load_tokens()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     table = structs.replace(config.serve, **given)
-    if not is_this_machine(table.host) and not tokens.needs_token:
+    manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
+    if not is_this_machine(table.host) and not manager.needs_token:
         text = f"Without a token the server listens on this machine alone, and {table.host} is another address."
         raise ConfigError(text, hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.")
-    manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
     unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)
     with sock:
@@ -75,9 +75,9 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
             click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
             click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
             click.echo(f"Journal: {manager.journal.place}.", err=True)
-            if not tokens.needs_token:
+            if not manager.needs_token:
                 click.echo("No token is set: only this machine is served.", err=True)
-            elif not tokens.has_full:
+            elif not tokens.open_pages and not manager.proxy_users.are_set:
                 said = "clients are served, but nobody can open the web page"
                 click.echo(f"PLAIT_SERVE_TOKEN is not set: {said}.", err=True)
             if unfinished:

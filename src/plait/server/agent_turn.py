@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from plait.agent import TURN_POLL
 from plait.core import Event
 from plait.core import events as ev
-from plait.core.errors import PlaitError, RunExists, SessionBusy, StaleAnswer
+from plait.core.errors import PlaitError, RunExists, SessionBusy, StaleAnswer, UnknownRun
 from plait.server import conversations
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
@@ -135,6 +135,8 @@ class AgentTurn:
             return await asyncio.to_thread(conversations.find_session, journal, named)
         if asked.previous:
             (row, part), text = await find_response(self._manager, asked.previous, caller), asked.messages[-1].text
+            if not await self._manager.is_own(row, caller):  # one that the caller sees, but of another's conversation
+                raise UnknownRun(f"There is no response {asked.previous!r}.")
             return await asyncio.to_thread(conversations.find_after, journal, caller, row, part, text)
         state = None
         if len(asked.messages) > 1:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.run_query import RunQuery
+from plait.server.auth import ANY
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
@@ -30,7 +31,7 @@ def build_app(manager: RunManager) -> Starlette:
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
     routes += [*health_routes(manager), *page_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
     return Starlette(
-        routes=[*routes, ApiRoute("/openapi.json", answer_document)],
+        routes=[*routes, ApiRoute("/openapi.json", answer_document, role=ANY)],
         middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )

@@ -1,4 +1,4 @@
-"""Access tokens, the callers that they identify, browser logins, and the label that names the owner of a run.
+"""Who sends a request: access tokens, browser logins, users and their roles, and the label with the owner of a run.
 
 Tokens stay in memory. The journal names an owner by a value that a slow function derives from the token, so a reader of
 the journal cannot try many tokens.
@@ -13,11 +13,13 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from plait.core.errors import ConfigError
+from plait.journal.served_runs import RunLabel
 
-FULL, CLIENT = "PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS"
-"""The variables that hold the tokens, separated by commas."""
+FULL, CLIENT, USER = "PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS", "PLAIT_SERVE_USER_TOKENS"
+"""The variables that hold the tokens, separated by commas. A user's token follows the name: alice=TOKEN."""
 SHORTEST = 16
 """Characters of a token. A shorter one can be guessed."""
 LOGGED_IN = 12 * 3600
@@ -25,22 +27,33 @@ LOGGED_IN = 12 * 3600
 
 
 VIEW, USE, APPROVE, CHANGE = ROLES = ("view", "use", "approve", "change")
-"""What a user of the pages may do: see all runs, not only those of the user's own; talk to agents; answer approvals;
-fork, rate and cancel runs, and change data sets."""
+"""What a user may do: see all runs, not only the user's own; talk to agents; answer approvals; fork, rate, resume,
+cancel and delete all runs that the user sees, and change data sets."""
+ANY = "any"
+"""What a route needs that is for users with any role, such as one that shows a user's own runs."""
+LONGEST_NAME = 200
+"""Characters of a user's name."""
 
 
 @dataclass(frozen=True)
 class Caller:
     """The sender of a request. `owner` names its token or its user in the journal, "" for none.
 
-    `full`: may see and do all. `name` is the name of a user of the pages with these `roles`. A caller that has neither
-    is a client: an application with a token for the endpoints.
+    `full`: may see and do all. `name` is the name of a user with these `roles`. A caller that has neither is a client:
+    an application with a token for the endpoints.
     """
 
     owner: str = ""
     full: bool = True
     name: str = ""
     roles: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_user(cls, name: str, roles: Mapping[str, Sequence[str]]) -> Caller:
+        """Return the user of that name. `roles` are those of `[serve.roles]`; "*" has those of all others."""
+        # No owner that is derived from a token begins like this one, and a hash has no ':' and a fixed length.
+        owner = f"u-{hashlib.sha256(f'plait: a user {name}'.encode()).hexdigest()[:24]}"
+        return cls(owner, False, name, frozenset(roles.get(name, roles.get("*", (USE,)))))
 
     @property
     def is_client(self) -> bool:
@@ -51,22 +64,36 @@ class Caller:
         """Return whether the caller sees the runs of others."""
         return self.full or VIEW in self.roles
 
+    @property
+    def label(self) -> str:
+        """Return how the labels of all runs begin that the caller sees in lists, "" for all runs (`RunQuery.label`)."""
+        return "" if self.sees_all else str(RunLabel(self.owner, "")).removesuffix(":")
+
     def may(self, role: str) -> bool:
         """Return whether the caller has a role. A client may do everything with its own runs."""
-        return self.full or self.is_client or role in self.roles
+        return self.full or self.is_client or role in self.roles or (role == ANY and bool(self.roles))
 
     def session(self, name: str) -> str:
-        """Return the session's name in the journal. Each client token has its own names."""
-        return name if self.full else f"@{self.owner}/{name}"
+        """Return the session's name in the journal. Each user and each client token has its own names."""
+        own = f"@{self.owner}/"
+        return name if self.full or name.startswith(own) else f"{own}{name}"
 
     def user(self, name: str) -> str:
-        """Return the user's name in the journal. Each client token has its own users, so that no client can pass a run
-        off as one of another client's users."""
-        return self.session(name) if name else ""
+        """Return the user's name in the journal. A user has one name. Each client token has its own users, so that no
+        client can pass a run off as one of another client's users."""
+        return self.name or (self.session(name) if name else "")
 
     def name_session(self, session: str) -> str:
         """Return the name by which the caller knows a session of the journal."""
         return session if self.full else session.removeprefix(f"@{self.owner}/")
+
+    def in_journal(self, filters: dict[str, Any]) -> dict[str, Any]:
+        """Return filters of runs with the names of the journal. Who sees all runs gives these names."""
+        if not self.sees_all and filters.get("session"):
+            filters = {**filters, "session": self.session(filters["session"])}
+        if self.is_client and filters.get("user"):
+            filters = {**filters, "user": self.user(filters["user"])}
+        return filters
 
 
 ANYONE = Caller()
@@ -96,23 +123,31 @@ class _KnownToken:
 
 
 class AccessTokens:
-    """The tokens of a server. Without tokens, everybody who can reach the server may do everything."""
+    """The tokens of a server: full ones, those of clients, and (name, token) of users. A user's caller has no roles:
+    they are looked up for each request."""
 
-    def __init__(self, full: Sequence[str] = (), clients: Sequence[str] = ()) -> None:
+    def __init__(
+        self, full: Sequence[str] = (), clients: Sequence[str] = (), users: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._known = list[_KnownToken]()
         for token in dict.fromkeys((*full, *clients)):
             owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
-            signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
-            self._known.append(_KnownToken(token, signer, Caller(owner, token in full)))
+            self._add(token, Caller(owner, token in full))
+        for name, token in users:
+            self._add(token, Caller.of_user(name, {"*": ()}))
+
+    def _add(self, token: str, caller: Caller) -> None:
+        signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
+        self._known.append(_KnownToken(token, signer, caller))
 
     @property
-    def needs_token(self) -> bool:
+    def are_set(self) -> bool:
         return bool(self._known)
 
     @property
-    def has_full(self) -> bool:
-        """Return whether a token opens the viewer."""
-        return any(known.caller.full for known in self._known)
+    def open_pages(self) -> bool:
+        """Return whether one of them opens the pages."""
+        return any(not known.caller.is_client for known in self._known)
 
     def find_caller(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one. Takes the same time for any wrong token."""
@@ -134,11 +169,11 @@ class AccessTokens:
         return found[0].caller
 
     def login(self, token: str, now: float | None = None) -> BrowserLogin | None:
-        """Log in a browser with a full token; None for any other token."""
-        caller = self.find_caller(token)
-        if caller is None or not caller.full:
+        """Log in a browser with the token of a user or a full one; None for any other token."""
+        found = [known for known in self._known if _is_same(known.token, token)]
+        if not found or found[0].caller.is_client:
             return None
-        known = next(known for known in self._known if known.caller == caller)
+        known = found[0]
         signed = f"{int(time.time() if now is None else now) + LOGGED_IN}.{secrets.token_hex(8)}"
         return BrowserLogin(f"{signed}.{known.sign(f'cookie {signed}')}", known.sign(f"page {signed}"))
 
@@ -150,26 +185,49 @@ def cookie_name(host: str) -> str:
 
 
 def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
-    """Read the tokens from the environment. Raises `ConfigError` for a token that can be guessed."""
+    """Read the tokens from the environment. Raises `ConfigError` for a token that can be guessed, or that has two
+    meanings."""
     env = os.environ if environ is None else environ
-    full, clients = (_split_tokens(name, env.get(name, "")) for name in (FULL, CLIENT))
-    if set(full) & set(clients):
+    split = {name: [each.strip() for each in env.get(name, "").split(",") if each.strip()] for name in (FULL, CLIENT)}
+    users = list[tuple[str, str]]()
+    for each in filter(None, map(str.strip, env.get(USER, "").split(","))):
+        name, is_pair, token = (part.strip() for part in each.partition("="))
+        if not is_pair or (wrong := find_fault_of_name(name)):
+            why = f"a name {wrong}" if is_pair else "one has no name"
+            raise ConfigError(f"The tokens in {USER} can't be used: {why}.", hint="Write alice=TOKEN,bob=TOKEN.")
+        users.append((name, token))
+    seen: dict[str, str] = {}
+    for variable, tokens in (*split.items(), (USER, [token for _, token in users])):
+        for token in tokens:
+            _check_token(variable, token)
+            if (other := seen.setdefault(token, variable)) != variable:
+                text = f"{other} and {variable} contain the same token: whoever has it could be either."
+                raise ConfigError(text, hint="Give each a token of its own.")
+    names = dict[str, str]()
+    if any(names.setdefault(token, name) != name for name, token in users):
+        text = f"{USER} has the same token for two users."
+        raise ConfigError(text, hint="Give each user a token of their own.")
+    return AccessTokens(split[FULL], split[CLIENT], users)
+
+
+def _check_token(variable: str, token: str) -> None:
+    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"{FULL} and {CLIENT} contain the same token: a client that has it could see and do everything.",
-            hint="Give clients a token of their own.",
+            f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters, no spaces.",
+            hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
         )
-    return AccessTokens(full, clients)
 
 
-def _split_tokens(name: str, value: str) -> list[str]:
-    tokens = [each.strip() for each in value.split(",") if each.strip()]
-    for token in tokens:
-        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(
-                f"A token in {name} can't be used: it needs {SHORTEST} or more printable ASCII characters, no spaces.",
-                hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
-            )
-    return tokens
+def find_fault_of_name(name: str) -> str:
+    """Return why a text cannot be a user's name, "" if it can. Names are compared exactly, letter by letter."""
+    if not name.strip() or name != name.strip():
+        return "is empty, or begins or ends with a space"
+    if len(name) > LONGEST_NAME:
+        return f"has more than {LONGEST_NAME} characters"
+    if not name.isprintable():
+        return "has control characters, or characters that are not shown"
+    # Proxies join repeated headers by commas. A client's users begin with @ in the journal.
+    return "is not allowed: no commas, no * and no @ at its beginning" if "," in name or name[0] in "*@" else ""
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -12,6 +12,7 @@ from plait.core import Event
 from plait.core import events as ev
 from plait.server.agent_turn import AgentTurn
 from plait.server.agents import ServedAgent
+from plait.server.auth import ANY, USE
 from plait.server.chat_format import ChatRequest, parse_request, usage_of
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
@@ -47,9 +48,9 @@ def completion_routes(manager: RunManager) -> list[ApiRoute]:
         return json_response(_describe_model(manager.find_agent(request.path_params["name"])))
 
     return [
-        ApiRoute("/v1/chat/completions", complete, methods=["POST"], body=BODY),
-        ApiRoute("/v1/models", models),
-        ApiRoute("/v1/models/{name}", model),
+        ApiRoute("/v1/chat/completions", complete, methods=["POST"], body=BODY, role=USE),
+        ApiRoute("/v1/models", models, role=ANY),
+        ApiRoute("/v1/models/{name}", model, role=ANY),
     ]
 
 

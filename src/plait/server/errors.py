@@ -66,6 +66,13 @@ class RequestRejected(PlaitError):
         return {**error_body(str(self), self.kind, self.code, self.param), **({"waits": waits} if waits else {})}
 
 
+def missing_role(role: str) -> RequestRejected:
+    """Return the refusal of a user without a role. "any" stands for each of them, "" is for no user."""
+    text = {"": "This is not for users.", "any": "This needs a role."}.get(role, f"This needs the role '{role}'.")
+    hint = "Whoever runs the server gives roles in [serve.roles] of plait.toml."
+    return RequestRejected(403, text, hint=hint, kind="permission_error", code="forbidden", may_retry=False)
+
+
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
     """Return an error in the shape that chat-completions clients know."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

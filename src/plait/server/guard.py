@@ -27,6 +27,7 @@ NEEDS = {
     "/": OPEN,
     "/chat": OPEN,
     "/login": OPEN,
+    "/logout": OPEN,
     "/favicon.ico": OPEN,
     "/page/": OPEN,
     "/health": OPEN,
@@ -62,7 +63,8 @@ CLOSING = (400, 401, 403, 408, 413, 415, 421, 431)
 
 
 class AccessCheck:
-    """ASGI middleware. It puts the `Caller` into the scope's state under "caller"."""
+    """ASGI middleware. It puts the `Caller` into the scope's state under "caller", and under "login" whether the caller
+    is a browser that logged in."""
 
     def __init__(self, app: ASGIApp, manager: RunManager) -> None:
         self._app = app
@@ -93,7 +95,8 @@ class AccessCheck:
                 raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
             _check_path(scope)
             self._check_site(headers)
-            scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
+            scope["state"] = {**scope.get("state", {}), "login": False}
+            scope["state"]["caller"] = self._authenticate(scope, headers)
             body = await self._read_body(scope, headers, receive)
             await self._app(scope, _replay(body, receive), send_guarded)
         except ClientGone:
@@ -118,11 +121,8 @@ class AccessCheck:
         """Refuse pages of other sites, and host names that were made to point to this server."""
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
-        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-        if not host or not (self._tokens.needs_token or name.lower() in (*LOCAL_NAMES, *self._table.hosts)):
-            text = f"This server does not answer for the host {host!r}."
-            hint = "Ask 127.0.0.1 or localhost, or add the host's name to hosts in [serve] of plait.toml."
-            raise RequestRejected(421, text, hint=hint, code="wrong_host", metric="host")
+        if not host or not (self._manager.needs_token or self._is_known_host(host)):
+            raise _wrong_host(host)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
         # A link from another site may open a page, because opening a page changes nothing.
@@ -132,29 +132,44 @@ class AccessCheck:
             hint = "Use a client that is not a web page, a browser extension or an app made of web pages."
             raise RequestRejected(403, text, hint=hint, code="cross_site", metric="origin")
 
+    def _is_known_host(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+        return name.lower() in (*LOCAL_NAMES, *self._table.hosts)
+
     def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
-        if not self._tokens.needs_token:
+        if not self._manager.needs_token:
             return ANYONE
         needs = find_needs(scope["path"])
-        caller, authorization = None, headers.get("authorization")
+        caller, authorization, host = None, headers.get("authorization"), headers.get("host", "")
+        kind, _, token = (authorization or "").partition(" ")
         # Other servers on this machine set cookies of any form: read each one by itself.
-        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
-        if authorization is not None:  # a token wins over a cookie
-            kind, _, token = authorization.partition(" ")
+        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(host))
+        user = "" if kind.lower() == "bearer" else self._manager.proxy_users.find_name(scope)
+        if user:  # a token wins over a name, and a name over a cookie: a browser may have had other users
+            # A page whose host name was made to point here can send the header from a proxy's machine.
+            if not self._is_known_host(host):
+                raise _wrong_host(host)
+            caller = Caller.of_user(user, self._table.roles)
+        elif authorization is not None:
             caller = self._tokens.find_caller(token.strip()) if kind.lower() == "bearer" else None
         elif cookie is not None:
             # An event stream and a link cannot send headers.
             page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
             # An expired cookie counts as none: the page asks for the token again.
             caller = self._tokens.find_login(cookie, None if needs == OPEN else page)
+            scope["state"]["login"] = caller is not None
+        if caller is not None and caller.name:
+            caller = Caller.of_user(caller.name, self._table.roles)  # a login keeps no roles
         if needs == OPEN and (caller is not None or authorization is None):
             return caller
         if caller is None:
             text = "A token is needed." if authorization is None else "The token is not known."
             hint, kind = "Send it as Authorization: Bearer TOKEN.", "authentication_error"
+            if not self._tokens.are_set:
+                hint = "Ask through the proxy, which names the user."
             raise RequestRejected(401, text, hint=hint, kind=kind, code="invalid_api_key", metric="token")
         if (needs == FULL and not caller.full) or (needs == USERS and caller.is_client):
-            text = "This token opens the endpoints only."
+            text = "This token opens the endpoints only." if caller.is_client else "This needs a full token."
             raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")
         return caller
 
@@ -192,6 +207,12 @@ class AccessCheck:
             text = f"The body did not arrive within {self._table.body_seconds:g} seconds."
             raise RequestRejected(408, text, code="slow_body", metric="slow") from None
         return bytes(body)
+
+
+def _wrong_host(host: str) -> RequestRejected:
+    text = f"This server does not answer for the host {host!r}."
+    hint = "Ask 127.0.0.1 or localhost, or add the host's name to hosts in [serve] of plait.toml."
+    return RequestRejected(421, text, hint=hint, code="wrong_host", metric="host")
 
 
 def _check_path(scope: Scope) -> None:

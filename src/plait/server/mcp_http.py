@@ -16,6 +16,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from plait.journal.store import is_address
+from plait.server.auth import USE
+from plait.server.openapi import RoleRoute
 from plait.server.runs import RunManager
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ SESSIONS = 1_000
 
 def mcp_routes(manager: RunManager) -> list[Route]:
     """Return the route /mcp; none without the extra `mcp`."""
-    return [Route("/mcp", McpEndpoint(manager))] if find_spec("mcp") is not None else []
+    return [RoleRoute("/mcp", McpEndpoint(manager), role=USE)] if find_spec("mcp") is not None else []
 
 
 class McpEndpoint:

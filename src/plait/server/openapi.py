@@ -16,7 +16,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from plait import __version__
-from plait.server.errors import RequestRejected, json_response
+from plait.server.auth import ANY
+from plait.server.errors import json_response, missing_role
 from plait.server.guard import FULL, OPEN, USERS, find_needs
 
 Body: TypeAlias = type[msgspec.Struct] | dict[str, Any] | None
@@ -35,34 +36,33 @@ ERROR = describe_body("error:object", "")
 ERROR["properties"]["error"] |= describe_body("message:string type:string param:string,null code:string,null", "")
 
 
-class ApiRoute(Route):
-    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters. `role` is
-    the role that a user of the pages needs for it (`auth.ROLES`), "" for none."""
+class RoleRoute(Route):
+    """A route that checks the caller's role: one of `auth.ROLES`, or `auth.ANY` for users with any role. A route
+    without a role is not for users. Open paths need no caller (`guard.NEEDS`)."""
 
-    def __init__(
-        self,
-        path: str,
-        endpoint: Callable[..., Any],
-        *,
-        body: Body = None,
-        query: Sequence[str] = (),
-        role: str = "",
-        **more: Any,
-    ) -> None:
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, role: str = "", **more: Any) -> None:
         super().__init__(path, endpoint, **more)
-        self.body, self.query, self.role = body, query, role
+        self.role = role
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.role and not scope["state"]["caller"].may(self.role):
-            text, hint = f"This needs the role '{self.role}'.", "Whoever runs the server gives roles in [serve.roles]."
-            raise RequestRejected(403, text, hint=hint, kind="permission_error", code="forbidden")
+        if find_needs(self.path) != OPEN and not scope["state"]["caller"].may(self.role):
+            raise missing_role(self.role)
         await super().handle(scope, receive, send)
 
 
+class ApiRoute(RoleRoute):
+    """A route of the document. `body` describes its JSON body; `query` are the names of its query parameters."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, body: Body = None, query: Sequence[str] = (), **more: Any
+    ) -> None:
+        super().__init__(path, endpoint, **more)
+        self.body, self.query = body, query
+
+
 def _describe_access(needs: str, role: str) -> str:
-    if needs == FULL:
-        return "Needs a full token."
-    return f"Needs a full token, or a user with the role '{role}'." if role else "Needs a full token, or a user."
+    users = {"": "", ANY: ", or a user"}.get(role, f", or a user with the role '{role}'")
+    return f"Needs a {'full token' if needs in (FULL, USERS) else 'token'}{users}."
 
 
 async def answer_document(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def answer_document(request: Request) -> Response:
             "responses": {"2XX": {"description": "The answer."}, "default": {"$ref": "#/components/responses/Error"}},
             **({"parameters": parameters} if parameters else {}),
             **({"security": []} if (needs := find_needs(route.path)) == OPEN else {}),
-            **({"description": _describe_access(needs, route.role)} if needs in (FULL, USERS) else {}),
+            **({"description": _describe_access(needs, route.role)} if needs != OPEN else {}),
         }
         if route.body is not None:
             schema = schemas[route.body] if isinstance(route.body, type) else route.body

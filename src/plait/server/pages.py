@@ -35,6 +35,9 @@ def page_routes(manager: RunManager) -> list[Route]:
     def answer(request: Request, name: str) -> Response:
         caller = request.state.caller
         is_known = caller is not None and not caller.is_client and "login" not in request.query_params
+        if not is_known and manager.proxy_users.are_set and not manager.tokens.open_pages:
+            text, hint = "The pages need a user's name.", "Open them through the proxy."
+            raise RequestRejected(401, text, hint=hint, kind="authentication_error", code="bad_token", metric="token")
         return _page(request, name if is_known else "login.html")
 
     async def asset(request: Request) -> Response:
@@ -56,7 +59,14 @@ def page_routes(manager: RunManager) -> list[Route]:
         answer.set_cookie(name, login.cookie, max_age=LOGGED_IN, httponly=True, samesite="strict", secure=secure)
         return answer
 
-    return [Route("/", index), Route("/page/{name}", asset), Route("/login", login, methods=["POST"])]
+    async def logout(request: Request) -> Response:
+        """Delete the cookie. The page deletes its own part."""
+        answer = json_response({})
+        answer.delete_cookie(cookie_name(request.headers.get("host", "")), httponly=True, samesite="strict")
+        return answer
+
+    actions = [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (login, logout)]
+    return [Route("/", index), Route("/page/{name}", asset), *actions]
 
 
 def _page(request: Request, name: str) -> Response:

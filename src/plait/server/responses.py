@@ -11,6 +11,7 @@ from starlette.responses import Response
 from plait.journal.records import RunRow
 from plait.journal.store import ENDED
 from plait.server.agent_turn import AgentTurn, ReplyStream
+from plait.server.auth import ANY, USE
 from plait.server.chat_format import reject
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
@@ -30,11 +31,11 @@ def response_routes(manager: RunManager) -> list[ApiRoute]:
     api = ResponseApi(manager)
     one = "/v1/responses/{id}"
     return [
-        ApiRoute("/v1/responses", api.create, methods=["POST"], body=BODY),
-        ApiRoute(one, api.retrieve, methods=["GET"], query=("stream", "starting_after")),
-        ApiRoute(one, api.delete, methods=["DELETE"]),
-        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"]),
-        ApiRoute(f"{one}/input_items", api.list_input, methods=["GET"], query=("after",)),
+        ApiRoute("/v1/responses", api.create, methods=["POST"], body=BODY, role=USE),
+        ApiRoute(one, api.retrieve, methods=["GET"], query=("stream", "starting_after"), role=ANY),
+        ApiRoute(one, api.delete, methods=["DELETE"], role=ANY),
+        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"], role=ANY),
+        ApiRoute(f"{one}/input_items", api.list_input, methods=["GET"], query=("after",), role=ANY),
     ]
 
 
@@ -75,6 +76,7 @@ class ResponseApi:
     async def delete(self, request: Request) -> Response:
         """Delete the run of a response that has ended, with all its responses."""
         row, _ = await self._find(request)
+        await self._manager.find_run_to_change(row.head.run, request.state.caller)
         if row.status not in (*ENDED, "cancelled", "crashed"):
             text = f"Run {row.head.run} has not ended ({row.status})."
             raise RequestRejected(409, text, hint="Cancel it, or answer its question.", may_retry=False)

@@ -27,14 +27,16 @@ from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal
 from plait.runtime.agents.annotations import RunAnnotations
+from plait.runtime.approvals import require_open_question
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.runtime.runs import cancel_run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
-from plait.server.auth import ANYONE, AccessTokens, Caller
-from plait.server.errors import RequestRejected
+from plait.server.auth import ANYONE, APPROVE, CHANGE, USE, AccessTokens, Caller
+from plait.server.errors import RequestRejected, missing_role
 from plait.server.metrics import ProcessMetrics
+from plait.server.proxy_users import ProxyUsers
 from plait.view.live_texts import LiveTexts
 from plait.workers import hand_over
 
@@ -109,6 +111,7 @@ class RunManager:
     ) -> None:
         self.table = table or ServeTable()
         self.tokens = tokens or AccessTokens()
+        self.proxy_users = ProxyUsers(self.table)
         self.agents = prepare_agents(agents)
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
         self.texts = LiveTexts(self.journal.store)
@@ -125,6 +128,12 @@ class RunManager:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._deadline = 0.0
         self._typed: dict[tuple[str, bytes], Agent] = {}
+
+    @property
+    def needs_token(self) -> bool:
+        """Return whether a caller must have a token, or come through a proxy. Else everybody who can reach the server
+        may do everything."""
+        return self.tokens.are_set or self.proxy_users.are_set
 
     @property
     def running(self) -> int:
@@ -177,9 +186,9 @@ class RunManager:
         record with it.
 
         For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
-        `StaleAnswer` if the question is not open.
+        `StaleAnswer` if the question is not open, and `RequestRejected` if the caller may not answer it.
         """
-        head = self._require_resumable(await self._find_top(await self.find_run(run, caller)))
+        head = self._require_resumable(await self._find_answerable(run, answer, question, caller))
         work = partial(self.agent_for(head).aresume, head.run, answer, question=question, request=request)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
 
@@ -188,7 +197,7 @@ class RunManager:
     ) -> str:
         """Record the user's answer to a question of a run, or let an interrupted run go on. A run of a queue goes on in
         a worker, another one here. Returns the id of the run that goes on."""
-        store, top = self.journal.store, await self._find_top(await self.find_run(run, caller))
+        store, top = self.journal.store, await self._find_answerable(run, answer, question, caller)
         if has_queue(store) and await store.list_queue(run=top.head.run):
             head = self._require_resumable(top)
             await hand_over(self.agent_for(head), head.run, answer, question)
@@ -222,7 +231,7 @@ class RunManager:
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
         """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it
         has ended, or its process can't be told."""
-        found = await self.find_run(run, caller)
+        found = await self.find_run_to_change(run, caller)
         if (active := self.active.get(found.head.run)) is not None:
             active.cancel(reason)
             return
@@ -243,9 +252,16 @@ class RunManager:
 
     def shows_thoughts(self, head: RunHead, caller: Caller) -> bool:
         """Return whether a caller may see what the models of a run say besides its answer. Clients may if the agent
-        shows its thoughts, and has no hooks: the record has texts that a hook withheld or replaced."""
+        shows its thoughts, users in their own runs; neither if it has hooks: the record has texts that a hook withheld
+        or replaced."""
         served = self.agents.get(agent_name(head))
-        return caller.full or (served is not None and served.thoughts and not head.settings.get("hooks"))
+        shows = bool(caller.name) or (served is not None and served.thoughts)
+        return caller.sees_all or (shows and not head.settings.get("hooks"))
+
+    async def shows_steps(self, row: RunRow, caller: Caller) -> bool:
+        """Return whether a user may see the steps of a run: see `shows_thoughts`. A child run's texts pass through the
+        hooks of the runs above it."""
+        return caller.sees_all or all(self.shows_thoughts(each.head, caller) for each in await self._find_tree(row))
 
     @property
     def agent_names(self) -> str:
@@ -253,26 +269,60 @@ class RunManager:
 
     async def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
         """Return a recorded run. Raises the same `UnknownRun` for a missing run and for another owner's. A client sees
-        only runs that the same token started, by their whole id; near matches could be other owners' runs."""
-        if caller.full:
+        only runs that the same token started, and a user without the role `view` only the user's own, by their whole
+        id; near matches could be other owners' runs."""
+        if caller.sees_all:
             return await self.journal.store.find_run(run)
         unknown = UnknownRun(f"There is no run {run!r} in the journal.")
         try:
             row = await self.journal.store.find_run(run)
         except UnknownRun:
             raise unknown from None
-        label = RunLabel.parse((await self._find_top(row)).head.label)
-        if row.head.run != run or label is None or not label.owner or label.owner != caller.owner:
+        if row.head.run != run or not await self.is_own(row, caller):
             raise unknown
         return row
 
-    async def _find_top(self, row: RunRow) -> RunRow:
-        """Return the run at the top of a child run's tree; the run itself if it is no child."""
-        seen = {row.head.run}
+    async def is_own(self, row: RunRow, caller: Caller) -> bool:
+        """Return whether a caller started a run, or may do everything."""
+        label = RunLabel.parse((await self._find_tree(row))[-1].head.label)
+        return caller.full or (label is not None and bool(label.owner) and label.owner == caller.owner)
+
+    async def find_run_to_change(self, run: str, caller: Caller) -> RunRow:
+        """Return a run that the caller may rate, resume, cancel and delete: one of its own, or with the role `change`
+        each that it sees. Raises `UnknownRun` and `RequestRejected`."""
+        row = await self.find_run(run, caller)
+        if not caller.may(CHANGE) and not (caller.may(USE) and await self.is_own(row, caller)):
+            raise missing_role(CHANGE)
+        return row
+
+    async def _find_answerable(self, run: str, answer: str | None, question: str | None, caller: Caller) -> RunRow:
+        """Return the run at the top of the tree, which the caller may resume, with this answer. Only the role `approve`
+        approves calls and plans; it also answers each question of an agent."""
+        row = await self.find_run(run, caller)
+        top = (await self._find_tree(row))[-1]
+        if caller.may(APPROVE) and answer is not None:
+            return top
+        if answer is not None:
+            asked = await require_open_question(self.journal.store, top.head.run, question)
+            if asked.kind != "question":
+                raise missing_role(APPROVE)
+        await self.find_run_to_change(run, caller)
+        return top
+
+    async def list_rights(self, row: RunRow, caller: Caller) -> dict[str, bool]:
+        """Return what the caller may do with a run that it sees, for the pages."""
+        own = caller.may(USE) and await self.is_own(row, caller)
+        approve, fork = caller.may(APPROVE), caller.may(CHANGE)
+        return {"approve": approve, "answer": approve or fork or own, "change": fork or own, "fork": fork}
+
+    async def _find_tree(self, row: RunRow) -> list[RunRow]:
+        """Return a run and those above it: of a child run, the last one is the top of its tree."""
+        rows, seen = [row], {row.head.run}
         while row.head.caller is not None and row.head.caller.run not in seen:
             row = await self.journal.store.find_run(row.head.caller.run)
             seen.add(row.head.run)
-        return row
+            rows.append(row)
+        return rows
 
     def _require_resumable(self, row: RunRow) -> RunHead:
         if row.status in ("answered", "failed", "stopped"):

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait import loops
+from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import make_query
 from plait.journal.store import wait_for
@@ -18,8 +19,9 @@ from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.agents import ServedAgent
-from plait.server.errors import RequestRejected, json_response
-from plait.server.openapi import ApiRoute
+from plait.server.auth import ANY, CHANGE, ROLES, VIEW
+from plait.server.errors import RequestRejected, json_response, missing_role
+from plait.server.openapi import ApiRoute, RoleRoute
 from plait.server.runs import RunManager
 from plait.server.service import FILTERS, parse_body, parse_number, read_filters, run_id, stream_events
 from plait.view import live, run_search
@@ -45,64 +47,75 @@ def viewer_routes(manager: RunManager) -> list[Route]:
     """Return the routes of runs and comparisons."""
     api = ViewerApi(manager)
     return [
-        ApiRoute("/api/about", api.about),
-        ApiRoute("/api/runs", api.runs, query=FILTERS),
-        ApiRoute("/api/events", api.events),
-        ApiRoute("/api/questions", api.questions, query=FILTERS),
-        ApiRoute("/api/costs", api.costs, query=("by", *FILTERS)),
-        ApiRoute("/api/sides", api.sides, query=("a", "b")),
-        ApiRoute("/api/comparisons", api.comparisons),
-        Route("/comparison", api.comparison),
-        ApiRoute("/api/runs/{id}", api.run),
-        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",)),
-        ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from")),
-        ApiRoute("/api/runs/{id}/files/{file}", api.file),
-        ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",)),
-        ApiRoute("/api/runs/{id}/wire/{seq}", api.body),
-        ApiRoute("/api/runs/{id}/fork", api.fork, methods=["POST"], body=ForkBody),
+        ApiRoute("/api/me", api.me, role=ANY),
+        ApiRoute("/api/about", api.about, role=ANY),
+        ApiRoute("/api/runs", api.runs, query=FILTERS, role=ANY),
+        ApiRoute("/api/events", api.events, role=ANY),
+        ApiRoute("/api/questions", api.questions, query=FILTERS, role=ANY),
+        ApiRoute("/api/costs", api.costs, query=("by", *FILTERS), role=ANY),
+        ApiRoute("/api/sides", api.sides, query=("a", "b"), role=ANY),
+        ApiRoute("/api/comparisons", api.comparisons, role=VIEW),
+        RoleRoute("/comparison", api.comparison, role=VIEW),
+        ApiRoute("/api/runs/{id}", api.run, role=ANY),
+        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",), role=ANY),
+        ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from"), role=ANY),
+        ApiRoute("/api/runs/{id}/files/{file}", api.file, role=ANY),
+        ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",), role=ANY),
+        ApiRoute("/api/runs/{id}/wire/{seq}", api.body, role=ANY),
+        ApiRoute("/api/runs/{id}/fork", api.fork, methods=["POST"], body=ForkBody, role=CHANGE),
     ]
 
 
 class ViewerApi:
-    """The routes of the viewer. Those that read the journal are plain functions: Starlette runs them in threads."""
+    """The routes of the viewer. Those that read the journal are plain functions: Starlette runs them in threads. A user
+    without the role `view` sees only the user's own runs (`Caller.label`, `RunManager.find_run`)."""
 
     def __init__(self, manager: RunManager) -> None:
-        self._manager, self._journal, self._runs = manager, manager.journal, RecordedRuns(manager.journal.store)
+        self._manager, self._journal = manager, manager.journal
 
     # -- reading
+
+    def me(self, request: Request) -> Response:
+        """Return who asks: the name of a user, the roles, and whether the caller may do everything, or logged in."""
+        caller, login = request.state.caller, request.state.login
+        roles = [role for role in ROLES if caller.may(role)]
+        return json_response({"name": caller.name, "roles": roles, "full": caller.full, "login": login})
 
     def about(self, request: Request) -> Response:
         """Return the agents and loops to start with, and the choices of the filters."""
         agents = [_describe_agent(each) for each in self._manager.agents.values()]
-        choices = run_search.list_choices(self._journal)
+        choices = run_search.list_choices(self._journal, request.state.caller.label)
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
     def runs(self, request: Request) -> Response:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
-        wanted = make_query(**{"limit": run_search.PAGE, **read_filters(request)})
-        found, more = run_search.find_runs(self._journal, wanted)
-        unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal)
+        wanted, label = make_query(**{"limit": run_search.PAGE, **read_filters(request)}), request.state.caller.label
+        found, more = run_search.find_runs(self._journal, msgspec.structs.replace(wanted, label=label))
+        unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal, label)
         lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
         return json_response({**lists, "more": more})
 
     def questions(self, request: Request) -> Response:
         """Return the open questions of all waiting runs that match."""
-        return json_response({"questions": self._runs.questions(**read_filters(request))})
+        return json_response({"questions": self._list(request).questions(**read_filters(request))})
 
     def costs(self, request: Request) -> Response:
         """Return what all runs that match used by day, user, tag or agent."""
         by = request.query_params.get("by", "day")
-        return json_response({"by": by, "groups": self._runs.costs(by, **read_filters(request))})
+        return json_response({"by": by, "groups": self._list(request).costs(by, **read_filters(request))})
 
     def run(self, request: Request) -> Response:
-        """Return all facts about a run, and its steps."""
-        return json_response(live.run_document(self._journal, run_id(request)))
+        """Return all facts about a run, its steps, and what the caller may do with it."""
+        row, shows_steps = self._find(request)
+        caller = request.state.caller
+        found = live.run_document(self._journal, row.head.run, label=caller.label, shows_steps=shows_steps)
+        return json_response({**found, "may": wait_for(self._manager.list_rights(row, caller))})
 
     def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""
         query = request.query_params
         start = parse_number("from", query.get("from", "0"))
-        timeline = live.full_timeline(self._journal, run_id(request))
+        timeline = live.full_timeline(self._journal, self._find_shown(request).head.run)
         whole = timeline.text(query.get("item", ""), query.get("field", ""))
         if whole is None:
             raise RequestRejected(404, "There is no such text.")
@@ -112,7 +125,7 @@ class ViewerApi:
     def wire(self, request: Request) -> Response:
         """Return the requests and responses of one step, and the requests that they are compared with."""
         step = parse_number("step", request.query_params.get("step", ""))
-        row = self._journal.run(run_id(request))
+        row = self._find_shown(request)
         timeline = self._journal.timeline(row.head.run)
         found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
         before = {each.before for each in found}
@@ -122,7 +135,7 @@ class ViewerApi:
 
     def body(self, request: Request) -> Response:
         """Return the body of a row, byte for byte."""
-        run, seq = run_id(request), parse_number("seq", request.path_params["seq"])
+        run, seq = self._find_shown(request).head.run, parse_number("seq", request.path_params["seq"])
         body = exact_body(self._journal.iter_rows(run), seq)
         if body is None:
             raise RequestRejected(404, "That row has no body.")
@@ -133,7 +146,7 @@ class ViewerApi:
 
     def file(self, request: Request) -> Response:
         """Return a file that a tool returned. A browser shows pictures and saves all else; it runs nothing."""
-        files = read_files(self._journal.timeline(self._journal.run(run_id(request)).head.run))
+        files = read_files(self._journal.timeline(self._find_shown(request).head.run))
         found = next((each for each in files if each.id == request.path_params["file"]), None)
         if found is None:
             raise RequestRejected(404, "The run has no such file.")
@@ -147,9 +160,10 @@ class ViewerApi:
 
     def sides(self, request: Request) -> Response:
         """Return two runs, where they first differ, and which steps are equal."""
-        rows = [self._journal.run(request.query_params.get(name, "")) for name in ("a", "b")]
+        rows = [self._find_shown(request, request.query_params.get(name, "")) for name in ("a", "b")]
         a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
-        documents = [live.run_document(self._journal, row.head.run) for row in rows]
+        label = request.state.caller.label
+        documents = [live.run_document(self._journal, row.head.run, label=label) for row in rows]
         return json_response(
             {"a": documents[0], "b": documents[1], "first": first_difference(a, b), "same": equal_steps(a, b)}
         )
@@ -157,13 +171,16 @@ class ViewerApi:
     def run_events(self, request: Request) -> Response:
         """Send what changes in a run, as server-sent events."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
-        name = self._journal.run(run_id(request)).head.run
-        texts = self._manager.texts.watch(name)
-        return stream_events(live.follow_run(self._journal, name, after, lambda: self._manager.stopping, texts))
+        row, shows_steps = self._find(request)
+        texts = self._manager.texts.watch(row.head.run) if shows_steps else live.NOBODY
+        shown: dict[str, Any] = {"label": request.state.caller.label, "shows_steps": shows_steps}
+        stopping = lambda: self._manager.stopping  # noqa: E731
+        return stream_events(live.follow_run(self._journal, row.head.run, after, stopping, texts, **shown))
 
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""
-        return stream_events(live.follow_list(self._journal, lambda: self._manager.stopping))
+        label = request.state.caller.label
+        return stream_events(live.follow_list(self._journal, lambda: self._manager.stopping, label))
 
     def comparisons(self, request: Request) -> Response:
         """Return the comparisons and how far they are."""
@@ -177,6 +194,24 @@ class ViewerApi:
         text = page.render_served_page(found, "./#/runs/")
         # The page itself restricts its scripts by their hashes.
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
+
+    # -- who may see what
+
+    def _list(self, request: Request) -> RecordedRuns:
+        return RecordedRuns(self._journal.store, request.state.caller.label)
+
+    def _find(self, request: Request, run: str | None = None) -> tuple[RunRow, bool]:
+        """Return a run that the caller may see, the one of the address, and whether its steps are shown."""
+        caller = request.state.caller
+        row = wait_for(self._manager.find_run(run_id(request) if run is None else run, caller))
+        return row, wait_for(self._manager.shows_steps(row, caller))
+
+    def _find_shown(self, request: Request, run: str | None = None) -> RunRow:
+        """Return a run whose steps the caller may see. Raises `UnknownRun` and `RequestRejected`."""
+        row, shows_steps = self._find(request, run)
+        if not shows_steps:
+            raise missing_role(VIEW)
+        return row
 
     # -- actions
 

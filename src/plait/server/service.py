@@ -20,13 +20,12 @@ from plait.core.events import Asked
 from plait.journal.queue import has_queue, require_queue
 from plait.journal.records import RunRow
 from plait.journal.run_query import TEXTS, make_query
-from plait.journal.served_runs import RunLabel
 from plait.journal.store import ACTIVE, Store
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.recorded_events import RecordedEvents, recorded_loop
-from plait.server.auth import Caller
+from plait.server.auth import ANY, USE, Caller
 from plait.server.errors import RequestRejected, json_response
 from plait.server.idempotency import read_key
 from plait.server.openapi import ApiRoute
@@ -70,18 +69,19 @@ def service_routes(manager: RunManager) -> list[ApiRoute]:
     api = RunService(manager)
     one = "/v1/runs/{id}"
     return [
-        ApiRoute("/v1/runs", api.start, methods=["POST"], body=StartBody),
-        ApiRoute("/v1/runs", api.list, query=FILTERS),
-        ApiRoute(one, api.run),
-        ApiRoute(f"{one}/events", api.events, query=("after",)),
-        ApiRoute(f"{one}/answer", api.answer, methods=["POST"], body=AnswerBody),
-        ApiRoute(f"{one}/resume", api.resume, methods=["POST"], body=ResumeBody),
-        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"]),
+        ApiRoute("/v1/runs", api.start, methods=["POST"], body=StartBody, role=USE),
+        ApiRoute("/v1/runs", api.list, query=FILTERS, role=ANY),
+        ApiRoute(one, api.run, role=ANY),
+        ApiRoute(f"{one}/events", api.events, query=("after",), role=ANY),
+        ApiRoute(f"{one}/answer", api.answer, methods=["POST"], body=AnswerBody, role=ANY),
+        ApiRoute(f"{one}/resume", api.resume, methods=["POST"], body=ResumeBody, role=ANY),
+        ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"], role=ANY),
     ]
 
 
 class RunService:
-    """The routes under /v1/runs. A client sees only runs that its own token started."""
+    """The routes under /v1/runs. A client sees only runs that its own token started, a user without the role `view`
+    only the user's own. `RunManager` checks who may answer, resume and cancel one."""
 
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._store = manager, manager.journal.store
@@ -118,12 +118,7 @@ class RunService:
         """Return the runs that match, the newest first, and whether there are `more`."""
         wanted = make_query(**{"limit": PAGE, **read_filters(request)})
         limit, caller = min(max(wanted.limit, 1), 200), request.state.caller
-        wanted = msgspec.structs.replace(wanted, limit=limit + 1)
-        if not caller.full:
-            label = str(RunLabel(caller.owner, "")).removesuffix(":")
-            session, user = (value and caller.session(value) for value in (wanted.session, wanted.user))
-            wanted = msgspec.structs.replace(wanted, label=label, session=session, user=user)
-        rows = await self._store.list_runs(wanted)
+        rows = await self._store.list_runs(msgspec.structs.replace(wanted, limit=limit + 1, label=caller.label))
         return json_response({"runs": [_describe(row, caller) for row in rows[:limit]], "more": len(rows) > limit})
 
     async def run(self, request: Request) -> Response:
@@ -147,7 +142,7 @@ class RunService:
         """Return the run that is asked for. What a child run of another agent says is not for clients."""
         caller, run = request.state.caller, run_id(request)
         row = await self._manager.find_run(run, caller)
-        if row.head.caller is not None and not caller.full:
+        if row.head.caller is not None and not caller.sees_all:
             raise UnknownRun(f"There is no run {run!r} in the journal.")
         return row
 
@@ -228,7 +223,8 @@ async def describe_whole(store: Store, row: RunRow, caller: Caller) -> dict[str,
 def _describe(row: RunRow, caller: Caller) -> dict[str, Any]:
     """Return a run as its caller sees it: `plait runs --json` has the same fields."""
     described = describe_run(row)
-    described |= {name: described[name] and caller.name_session(described[name]) for name in ("session", "user")}
+    if not caller.sees_all:  # else these names are filters, too
+        described |= {name: described[name] and caller.name_session(described[name]) for name in ("session", "user")}
     del described["label"]
     return {**described, "n": row.n}
 
@@ -254,13 +250,15 @@ async def parse_body(request: Request, kind: type[T]) -> T:
 
 
 def read_filters(request: Request) -> dict[str, Any]:
-    """Return the filters in the address: those of `make_query`, with any number of `tag`."""
+    """Return the filters in the address, as the journal has the names: those of `make_query`, with any number of `tag`.
+    `Caller.label` restricts the runs."""
     query = request.query_params
     if unknown := [name for name in query if name not in (*FILTERS, "by", "page")]:
         raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
     given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
     numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
-    return {**given, **numbers, "tags": query.getlist("tag")}
+    caller: Caller = request.state.caller
+    return caller.in_journal({**given, **numbers, "tags": query.getlist("tag")})
 
 
 def parse_number(name: str, text: str) -> int:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from plait.core.errors import PlaitError
@@ -51,9 +52,12 @@ OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
 class RunFollower:
     """Reads a run as it grows, for the viewer. Its other methods block."""
 
-    def __init__(self, journal: Journal, run: str, *, after: int | None = None) -> None:
-        """Find the run. `after`: the last row that the page already has."""
-        self.journal = journal
+    def __init__(
+        self, journal: Journal, run: str, *, after: int | None = None, label: str = "", shows_steps: bool = True
+    ) -> None:
+        """Find the run. `after`: the last row that the page already has. `label`: only forks with such a label are
+        named (see `RunQuery`). Without `shows_steps`, only what the run asks the user is shown of them."""
+        self.journal, self._label, self._shows_steps = journal, label, shows_steps
         self.row = journal.run(run)
         self.timeline = ViewerTimeline(recorded_loop(self.row.head), self.row.head.run)
         self._state = ""
@@ -75,11 +79,16 @@ class RunFollower:
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
-            forks = self.journal.find(RunQuery(parent=run, children=True, limit=50))
+            forks = self.journal.find(RunQuery(parent=run, children=True, limit=50, label=self._label))
             news["run"]["forks"] = [each.head.run for each in forks]
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
             asked = wait_for(find_open_questions(self.journal.store, run)) if waits else []
             news["waiting"] = open_questions(self.row, asked)
+        if not self._shows_steps:
+            news["run"]["files"] = []
+            asked_items = [[item for item in step["items"] if item["kind"] == "wait"] for step in news["steps"]]
+            shown = zip(news["steps"], asked_items, strict=True)
+            return {**news, "steps": [{**step, "items": items} for step, items in shown if items]}
         items = [item for step in news["steps"] for item in step["items"] if item["kind"] != "note"]
         has_finished_work = any(item.get("state") in ("done", None) for item in items)
         if (changed or has_finished_work) and has_plan(self.row.head):
@@ -109,9 +118,10 @@ def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
     return timeline
 
 
-def run_document(journal: Journal, run: str) -> dict[str, Any]:
-    """Return the first document of a run for a page; blocking. `follow_run` continues after its `seq`."""
-    follower = RunFollower(journal, run)
+def run_document(journal: Journal, run: str, *, label: str = "", shows_steps: bool = True) -> dict[str, Any]:
+    """Return the first document of a run for a page; blocking. `follow_run` continues after its `seq`. `label` and
+    `shows_steps`: see `RunFollower`."""
+    follower = RunFollower(journal, run, label=label, shows_steps=shows_steps)
     news = follower.read_news() or {}
     return {"plan": None, "waiting": [], **news, "seq": follower.timeline.seq}
 
@@ -122,9 +132,13 @@ async def follow_run(
     after: int | None,
     is_over: Callable[[], bool] = lambda: False,
     writing: Writing = NOBODY,
+    *,
+    label: str = "",
+    shows_steps: bool = True,
 ) -> AsyncIterator[bytes]:
-    """Send a run's events from the row after `after` until the run is over. See `follow`."""
-    follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
+    """Send a run's events from the row after `after` until the run is over. See `follow` and `RunFollower`."""
+    make = partial(RunFollower, journal, run, after=after, label=label, shows_steps=shows_steps)
+    follower = await asyncio.to_thread(make)
     async for event in follow(follower.read_events, is_over, writing):
         yield event
     if not is_over():
@@ -173,17 +187,19 @@ async def follow(
                     break  # the rows of a new step come first
 
 
-async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
-    """Send the runs that are new or changed, as the list shows them."""
+async def follow_list(
+    journal: Journal, is_over: Callable[[], bool] = lambda: False, label: str = ""
+) -> AsyncIterator[bytes]:
+    """Send the runs that are new or changed, as the list shows them. `label`: see `RunQuery`."""
     known: dict[int, Any] = {}
     newest = 0
     unfinished: set[int] | None = None
 
     async def read_events() -> tuple[bytes, bool]:
         nonlocal newest, unfinished
-        found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest)
+        found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest, label)
         # A process that died writes nothing, so also read runs that are no longer active.
-        now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal)}
+        now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal, label)}
         if is_first := unfinished is None:
             found = found[-run_search.PAGE :]  # again: runs may have changed since the list was read
         elif died := unfinished - now - {each.n for each in found}:

@@ -6,6 +6,7 @@ searched.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,29 +38,36 @@ def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
     return found[: query.limit], len(found) > query.limit
 
 
-def find_unfinished(journal: Journal) -> list[RunRow]:
-    """Return the active and the waiting runs, newest first; at most `MOST` of each."""
-    found = [row for status in ("running", "waiting") for row in journal.find(RunQuery(status=status, limit=MOST))]
-    return sorted(found, key=lambda row: -row.n)
+def find_unfinished(journal: Journal, label: str = "") -> list[RunRow]:
+    """Return the active and the waiting runs, newest first; at most `MOST` of each. `label`: see `RunQuery`."""
+    queries = [RunQuery(status=status, limit=MOST, label=label) for status in ("running", "waiting")]
+    return sorted((row for query in queries for row in journal.find(query)), key=lambda row: -row.n)
 
 
-def list_choices(journal: Journal) -> dict[str, list[str]]:
-    """Return the loops, sessions and models that a filter offers. Leaves out sessions that clients did not name."""
+def list_choices(journal: Journal, label: str = "") -> dict[str, list[str]]:
+    """Return the loops, sessions and models that a filter offers: those of the newest runs, with a `label` only of
+    these (see `RunQuery`). Leaves out sessions that clients did not name."""
     try:
-        found = wait_for(journal.store.list_values())
+        if label:
+            heads = [row.head for row in journal.find(RunQuery(limit=RECENT, label=label))]
+            named = {"loops": [[each.loop["name"]] for each in heads], "sessions": [[each.session] for each in heads]}
+            named["models"] = [[str(model["spec"]) for model in each.models.values()] for each in heads]
+            found = {name: sorted(set(chain(*values)) - {""}) for name, values in named.items()}
+        else:
+            found = wait_for(journal.store.list_values())
     except NoJournal:
         return {"loops": [], "sessions": [], "models": []}
     return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}
 
 
-def find_changed(journal: Journal, known: dict[int, Any], after: int) -> tuple[list[RunRow], int]:
+def find_changed(journal: Journal, known: dict[int, Any], after: int, label: str = "") -> tuple[list[RunRow], int]:
     """Return the runs that are new or changed, the oldest first, and the number of the newest run. `known` maps each
     run to what was seen of it, and is updated. `after` is the number that the last call returned, 0 at first. The
-    search covers the newest runs and those that were unfinished."""
-    recent = journal.find(RunQuery(children=True, limit=RECENT))
+    search covers the newest runs and those that were unfinished. `label`: see `RunQuery`."""
+    recent = journal.find(RunQuery(children=True, limit=RECENT, label=label))
     newest = recent[0].n if recent else after
     if recent and recent[-1].n > after > 0:  # more have begun since than are read at once
-        recent += journal.find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - after))
+        recent += journal.find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - after, label=label))
     watched = {n for n, (status, *_) in known.items() if status in UNFINISHED} - {row.n for row in recent}
     rows = {row.n: row for row in [*recent, *find_numbered(journal, tuple(watched))]}
     moved = [n for n, row in rows.items() if known.get(n) != (row.status, row.updated, row.grade)]
