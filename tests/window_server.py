@@ -26,6 +26,9 @@ from plait.server.runs import RunManager
 FULL = "full-token-of-the-tests"
 ONE = "first-client-token-1"
 TWO = "second-client-token-2"
+ALICE = "the-own-token-of-alice"
+BOB = "the-own-token-of-bob-1"
+USERS = (("alice", ALICE), ("bob", BOB))
 
 
 class Here:
@@ -87,7 +90,11 @@ class Here:
 
 @contextmanager
 def serving(
-    *agents: ServedAgent | plait.Agent, tokens: tuple[str, ...] = (), clients: tuple[str, ...] = (), **table: Any
+    *agents: ServedAgent | plait.Agent,
+    tokens: tuple[str, ...] = (),
+    clients: tuple[str, ...] = (),
+    users: tuple[tuple[str, str], ...] = (),
+    **table: Any,
 ) -> Iterator[Here]:
     """Serve agents until the block ends. A plain agent is served as `plait`, its thoughts told."""
     settings = ServeTable(**{"grace": 1.0, **table})
@@ -95,7 +102,7 @@ def serving(
         each if isinstance(each, ServedAgent) else serve_agent("plait", each, settings, thoughts=True)
         for each in agents
     ]
-    here = Here(RunManager(ready, settings, AccessTokens(tokens, clients)))
+    here = Here(RunManager(ready, settings, AccessTokens(tokens, clients, users)))
     here.begin()
     try:
         yield here

@@ -225,7 +225,8 @@ class RunManager:
         head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), changes)
         name = agent_name(head)
-        work = partial(agent.afork, head.run, at, label=str(RunLabel(caller.owner, name)))
+        about: RunAnnotations = {"label": str(RunLabel(caller.owner, name)), "user": caller.user(head.user)}
+        work = partial(agent.afork, head.run, at, **about)
         return await self._perform(ActiveRun(self.texts, name, head.session, None), work)
 
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:

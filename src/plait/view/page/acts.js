@@ -140,18 +140,19 @@ export const waitForm = (source, run, item, question, reopen) => {
   return place;
 };
 
-export const actsOf = (source, run, reopen) => {
+// `may` is what the server says that this user may do with the run.
+export const actsOf = (source, run, reopen, may) => {
   const place = make("div.buttons");
   const go = (work) =>
     doing(place, async () => {
       await work();
       await reopen();
     });
-  if (run.status === "running" && run.owner === "here")
+  if (run.status === "running" && run.owner === "here" && may.change)
     place.append(button("Cancel", () => go(() => source.cancel(run.run)), { class: "refuse cancel" }));
   if (run.status === "running" && run.owner === "elsewhere")
     place.append(make("span.quiet", {}, "Performed by another process: it can only be cancelled there."));
-  if (run.status === "waiting")
+  if (run.status === "waiting" && may.answer)
     place.append(
       button(
         "Answer it",
@@ -163,7 +164,7 @@ export const actsOf = (source, run, reopen) => {
         { class: "main-act" },
       ),
     );
-  if (["interrupted", "cancelled", "crashed"].includes(run.status))
+  if (["interrupted", "cancelled", "crashed"].includes(run.status) && may.change)
     place.append(button("Resume", () => go(() => source.resume(run.run, {})), { class: "main-act resume" }));
   return [place];
 };

@@ -384,7 +384,7 @@ export const stepActs = (source, id, step, fork) => {
         class: "act",
       }),
     );
-  if (source.live && step.n)
+  if (source.live && step.n && fork)
     acts.push(button("fork", () => fork(step.n), { "aria-label": `Fork from step ${step.n}`, class: "act" }));
   return acts;
 };

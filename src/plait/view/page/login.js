@@ -16,7 +16,9 @@ form.addEventListener("submit", async (event) => {
     } catch {
       /* without storage the page asks again */
     }
-    location.replace(location.pathname + location.hash);
+    // An address that differs by nothing, or its hash alone, would not be loaded again.
+    if (location.search) location.replace(location.pathname + location.hash);
+    else location.reload();
   } else {
     const told = await answer?.json().catch(() => null);
     wrong.textContent = !answer

@@ -80,6 +80,7 @@ const open = async (first = false) => {
 };
 
 const look = theme();
+if (source.me) import("./caller.js").then(({ showCaller }) => showCaller(source, document.getElementById("tools")));
 const pressed = keys({ live: source.live, dark: look.turn, page: () => page, where });
 document
   .getElementById("tools")

@@ -225,7 +225,9 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     plan = make("div.plan-place");
   const list = make("ol.steps"),
     connectionNotice = make("p.lost", { role: "status" });
-  const fork = (step) => forkDialog(source, run, step);
+  const may = data.may || {};
+  const mayAnswer = (ask) => (ask === "question" ? may.answer : may.approve);
+  const fork = may.fork ? (step) => forkDialog(source, run, step) : null;
   const braid = new Braid(list, {
     rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
     answer: () => run.answer,
@@ -234,6 +236,8 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     waits: (item) => {
       if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
       const asked = waits.find((each) => each.item === item.id);
+      if (asked && !mayAnswer(item.ask))
+        return make("p.quiet", {}, `It waits for a user with the role ${item.ask === "question" ? "change" : "approve"}.`);
       return asked ? waitForm(source, run, item, asked.question, reopen) : null;
     },
   });
@@ -273,9 +277,10 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     answer.hidden = !how;
     answer.className = `outcome is-${endOf(run)}`;
     // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
-    if (source.live && acts.dataset.of !== `${run.status} ${run.owner}`) {
-      acts.dataset.of = `${run.status} ${run.owner}`;
-      acts.replaceChildren(...actsOf(source, run, reopen));
+    const now = { ...may, answer: waits.some((each) => mayAnswer(each.ask)) };
+    if (source.live && acts.dataset.of !== `${run.status} ${run.owner} ${now.answer}`) {
+      acts.dataset.of = `${run.status} ${run.owner} ${now.answer}`;
+      acts.replaceChildren(...actsOf(source, run, reopen, now));
     }
     // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);

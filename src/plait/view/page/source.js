@@ -50,8 +50,17 @@ const query = (values) =>
 const post = (where, body) =>
   asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
+let me = null;
+
 export const server = {
   live: true,
+  // Who uses the page: {name, roles, full, login}. Asked once.
+  me: () => (me ??= asked(path("me"))),
+  logout: async () => {
+    await post("logout", {});
+    localStorage.removeItem("plait-page");
+    location.replace(location.pathname);
+  },
   about: () => asked(path("about")),
   runs: (wanted) => asked(`${path("runs")}?${query(wanted)}`),
   run: (id) => asked(path("runs", id)),
