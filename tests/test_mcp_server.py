@@ -27,7 +27,7 @@ from plait.journal.store import Journal
 from plait.server.agents import serve_agent
 from plait.server.mcp_http import McpEndpoint
 from plait.server.runs import RunManager
-from window_server import FULL, ONE, TWO, script, serving
+from window_server import ALICE, BOB, FULL, ONE, TWO, USERS, script, serving
 
 mcp, mcp_types = Lazy("mcp"), Lazy("mcp_types")
 http_client, stdio = Lazy("mcp.client.streamable_http"), Lazy("mcp.client.stdio")
@@ -271,12 +271,17 @@ async def test_without_a_token_or_with_a_wrong_one_nothing_is_listed(journal: Pa
 
 async def test_a_run_and_a_session_belong_to_their_token(journal: Path) -> None:
     asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
-    with serving(asks, tokens=(FULL,), clients=(ONE, TWO)) as here:
-        async with client(here.url, ONE) as one, client(here.url, TWO) as two:
-            run = (await one.call_tool("plait", {"question": "Send.", "session": "s"})).structured_content["run"]
-            other = await two.call_tool("plait", {"question": "yes", "run": run})
-            assert other.is_error and f"no run '{run}'" in text(other)
-        assert Journal.at(journal).run(run).status == "waiting"
+    with serving(asks, tokens=(FULL,), clients=(ONE, TWO), users=USERS) as here:
+        for mine, theirs in ((ONE, TWO), (ALICE, BOB)):
+            async with client(here.url, mine) as one, client(here.url, theirs) as two:
+                asked = (await one.call_tool("plait", {"question": "Send.", "session": "s"})).structured_content
+                run = asked["run"]
+                other = await two.call_tool("plait", {"question": "yes", "run": run})
+                assert other.is_error and f"no run '{run}'" in text(other)
+                if mine == ALICE:
+                    own = {"question": "yes", "run": run, "reply_to": asked["reply_to"]}
+                    assert "the role 'approve'" in text(await one.call_tool("plait", own))
+            assert Journal.at(journal).run(run).status == "waiting"
 
 
 def test_a_session_of_the_transport_belongs_to_its_token(journal: Path) -> None:

@@ -329,6 +329,11 @@ def test_one_users_conversations_are_not_anothers_whichever_way_they_ask(journal
             assert json.loads(ask(BOB, "GET", f"/api/runs{filters}")[1])["runs"] == []
         assert json.loads(ask(BOB, "GET", "/api/costs?by=user")[1])["groups"] == []
         assert json.loads(ask(BOB, "GET", "/api/about")[1])["choices"] == {"loops": [], "sessions": [], "models": []}
+        connection = http.client.HTTPConnection("127.0.0.1", here.port, timeout=60)
+        connection.request("GET", "/api/events", headers={"authorization": f"Bearer {BOB}"})
+        reply = connection.getresponse()
+        assert next(line for line in reply if line.startswith(b"data: ")) == b'data: {"runs":[]}\n'
+        connection.close()
         # The same words in the same session begin a conversation of bob's own.
         for sent in (asked("?", session="trip"), asked("?", session=f"@{alice.owner}/trip")):
             theirs = here.ask("POST", CHAT, sent, token=BOB)[1]["x-plait-run"]

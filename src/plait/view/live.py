@@ -85,7 +85,7 @@ class RunFollower:
             asked = wait_for(find_open_questions(self.journal.store, run)) if waits else []
             news["waiting"] = open_questions(self.row, asked)
         if not self._shows_steps:
-            news["run"]["files"] = []
+            news["run"] |= {"files": [], "children": []}
             asked_items = [[item for item in step["items"] if item["kind"] == "wait"] for step in news["steps"]]
             shown = zip(news["steps"], asked_items, strict=True)
             return {**news, "steps": [{**step, "items": items} for step, items in shown if items]}
