@@ -100,14 +100,14 @@ def status_of(here: Here, method: str, path: str, token: str, body: Any = None) 
 @pytest.mark.parametrize(
     ("tokens", "why"),
     [
-        ({"USER": ALICE}, "one has no name"),
+        ({"USER": ALICE}, "a token no name"),
         ({"USER": f"={ALICE}"}, "a name is empty"),
         ({"USER": f"*={ALICE}"}, "no commas"),
         ({"USER": f"@ab/cd={ALICE}"}, "no @"),
         ({"USER": f"al\u202eice={ALICE}"}, "not shown"),
         ({"USER": "alice=short"}, "16 or more"),
         ({"USER": "alice=has spaces in the token"}, "no spaces"),
-        ({"USER": f"alice={ALICE},bob={ALICE}"}, "the same token for two users"),
+        ({"USER": f"alice={ALICE},bob={ALICE}"}, "Two names in .* contain the same token"),
         ({"USER": f"alice={ALICE}", "": ALICE}, "contain the same token"),
         ({"USER": f"alice={ONE}", "CLIENT": ONE}, "contain the same token"),
     ],

@@ -151,8 +151,12 @@ class AccessTokens:
 
     def find_caller(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one. Takes the same time for any wrong token."""
+        known = self._find(token)
+        return known.caller if known is not None else None
+
+    def _find(self, token: str) -> _KnownToken | None:
         # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
-        found = [known.caller for known in self._known if _is_same(known.token, token)]
+        found = [known for known in self._known if _is_same(known.token, token)]
         return found[0] if found else None
 
     def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
@@ -170,10 +174,9 @@ class AccessTokens:
 
     def login(self, token: str, now: float | None = None) -> BrowserLogin | None:
         """Log in a browser with the token of a user or a full one; None for any other token."""
-        found = [known for known in self._known if _is_same(known.token, token)]
-        if not found or found[0].caller.is_client:
+        known = self._find(token)
+        if known is None or known.caller.is_client:
             return None
-        known = found[0]
         signed = f"{int(time.time() if now is None else now) + LOGGED_IN}.{secrets.token_hex(8)}"
         return BrowserLogin(f"{signed}.{known.sign(f'cookie {signed}')}", known.sign(f"page {signed}"))
 
@@ -188,34 +191,24 @@ def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
     """Read the tokens from the environment. Raises `ConfigError` for a token that can be guessed, or that has two
     meanings."""
     env = os.environ if environ is None else environ
-    split = {name: [each.strip() for each in env.get(name, "").split(",") if each.strip()] for name in (FULL, CLIENT)}
-    users = list[tuple[str, str]]()
-    for each in filter(None, map(str.strip, env.get(USER, "").split(","))):
-        name, is_pair, token = (part.strip() for part in each.partition("="))
-        if not is_pair or (wrong := find_fault_of_name(name)):
-            why = f"a name {wrong}" if is_pair else "one has no name"
-            raise ConfigError(f"The tokens in {USER} can't be used: {why}.", hint="Write alice=TOKEN,bob=TOKEN.")
-        users.append((name, token))
-    seen: dict[str, str] = {}
-    for variable, tokens in (*split.items(), (USER, [token for _, token in users])):
-        for token in tokens:
-            _check_token(variable, token)
-            if (other := seen.setdefault(token, variable)) != variable:
-                text = f"{other} and {variable} contain the same token: whoever has it could be either."
-                raise ConfigError(text, hint="Give each a token of its own.")
-    names = dict[str, str]()
-    if any(names.setdefault(token, name) != name for name, token in users):
-        text = f"{USER} has the same token for two users."
-        raise ConfigError(text, hint="Give each user a token of their own.")
-    return AccessTokens(split[FULL], split[CLIENT], users)
-
-
-def _check_token(variable: str, token: str) -> None:
-    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError(
-            f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters, no spaces.",
-            hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
-        )
+    found = list[tuple[str, str, str]]()
+    for variable in (FULL, CLIENT, USER):
+        for each in filter(None, map(str.strip, env.get(variable, "").split(","))):
+            name, _, token = each.partition("=") if variable == USER else ("", "", each)
+            found.append((variable, name.strip(), token.strip()))
+    meanings: dict[str, tuple[str, str]] = {}
+    for variable, name, token in found:  # no error shows a name: a token may be in its place
+        if variable == USER and (wrong := find_fault_of_name(name) if token else "has no token, or a token no name"):
+            raise ConfigError(f"{USER} can't be used: a name {wrong}.", hint="Write alice=TOKEN,bob=TOKEN.")
+        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+            text = f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters"
+            hint = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".'
+            raise ConfigError(f"{text}, no spaces.", hint=hint)
+        if (other := meanings.setdefault(token, (variable, name))) != (variable, name):
+            where = f"Two names in {USER}" if other[0] == variable else f"{other[0]} and {variable}"
+            raise ConfigError(f"{where} contain the same token.", hint="Give each a token of its own.")
+    full, clients = ([token for variable, _, token in found if variable == wanted] for wanted in (FULL, CLIENT))
+    return AccessTokens(full, clients, [(name, token) for variable, name, token in found if variable == USER])
 
 
 def find_fault_of_name(name: str) -> str:

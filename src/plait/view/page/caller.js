@@ -11,20 +11,14 @@ const ROLES = {
 export const showCaller = async (source, tools) => {
   const me = await source.me().catch(() => null);
   if (!me) return;
-  const closed = { "#/comparisons": "view", "#/new": "use" };
+  const closed = { "#/comparisons": "view", "#/new": "use", chat: "use" };
   for (const each of document.querySelectorAll("nav.pages a"))
     each.hidden = !me.roles.includes(closed[each.getAttribute("href")] || me.roles[0]);
   if (!me.name && !me.login) return;
   const name = me.name || "Full token";
   const open = () => {
     const roles = me.roles.map((each) => make("li", {}, make("b", {}, each), `: ${ROLES[each]}`));
-    const leave = async () => {
-      try {
-        await source.logout();
-      } catch (error) {
-        dialog.append(problem(error));
-      }
-    };
+    const leave = () => source.logout().catch((error) => dialog.append(problem(error)));
     const dialog = make(
       "dialog.small",
       { "aria-labelledby": "caller-title" },
