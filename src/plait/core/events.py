@@ -134,7 +134,8 @@ class Executed(Struct, frozen=True, tag="executed"):
 class Noted(Struct, frozen=True, tag="noted"):
     """A remark: a repair, a cut, a retry, a repeated call, a limit that is near.
 
-    `data` is the JSON value that a tool reports with `Context.report_progress` (kind "progress"); None for others.
+    `data` is the JSON value that a tool reports with `Context.report_progress` (kind "progress") or sets with
+    `Context.set_state` (kind "state"); None for others.
     """
 
     step: int

@@ -42,7 +42,7 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.core.text import sentence
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
-from plait.journal.records import ResultRecord, RunHead
+from plait.journal.records import NoteRecord, ResultRecord, RunHead
 from plait.journal.store import RunLog, Store
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
@@ -110,6 +110,10 @@ class Engine:
         self.chain = Chain(make_guards(self), self.journal, self.remark)
         self.steps = 0
         """Turns of the loop so far."""
+        notes = (row.record for row in reversed(past.rows) if isinstance(row.record, NoteRecord))
+        given = head.metadata.get("state") if head is not None else None
+        self.state: Any = next((each.value for each in notes if each.kind == "state"), given)
+        """The JSON that the run shares with the page of its user; see `Context.set_state`."""
         self.near: LimitNear | None = None
         """The signal that makes the loop conclude, once it was raised."""
         self.questions: list[Question] = []
@@ -328,16 +332,21 @@ class Engine:
 
     # -- notes and events
 
+    @property
+    def top(self) -> Engine:
+        """Return the run at the top of the tree of child runs."""
+        return self if self.parent is None else self.parent.top
+
     def say(self, event: Event) -> None:
         if self.on_event is not None:
             self.on_event(event)
 
-    def remark(self, kind: str, text: str, step: int | None = None, key: str = "") -> None:
+    def remark(self, kind: str, text: str, step: int | None = None, key: str = "", data: Any = None) -> None:
         """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look
         at it again after a question."""
         step = self.steps if step is None else step
-        if self.journal.note(key, step, kind, text):
-            self.say(ev.Noted(step, kind, text))
+        if self.journal.note(key, step, kind, text, data):
+            self.say(ev.Noted(step, kind, text, data))
 
     async def _note(self, effect: Note) -> None:
         key, self._notes = f"n{self._notes}", self._notes + 1

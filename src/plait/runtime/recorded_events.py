@@ -116,8 +116,8 @@ def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event
             return [ev.Observed(step, call, observation)]
         case _, CodeTurn(step=step, code=code, ran=ran):
             return [*([ev.Executing(step, code)] if code is not None else []), ev.Executed(step, ran)]
-        case _, RecordedNote(step=step, kind=kind, text=text):
-            return [ev.Noted(step, kind, text)]
+        case _, RecordedNote(step=step, kind=kind, text=text, value=value):
+            return [ev.Noted(step, kind, text, value)]
         # The loop reports by itself how it handles the other exceptions.
         case _, LoopException(step=step) as raised if (said := describe_signal(read_signal(raised))) is not None:
             return [ev.Noted(step, *said)]

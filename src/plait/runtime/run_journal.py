@@ -173,14 +173,14 @@ class RunJournal:
 
     # -- writing
 
-    def note(self, key: str, step: int, kind: str, text: str) -> bool:
+    def note(self, key: str, step: int, kind: str, text: str, value: Any = None) -> bool:
         """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns
         whether it was written."""
         name = self._name_note(key, kind, text)
         if self.replay or (key and name in self._notes):
             return False
         self._notes.add(name)
-        self.log.buffer((NoteRecord(key, step, kind, text), None))
+        self.log.buffer((NoteRecord(key, step, kind, text, value), None))
         return True
 
     async def write(self, record: Record, body: bytes | None = None) -> None:

@@ -1,13 +1,15 @@
 """One request to a served agent: a run that starts or goes on, and its answer in a format of clients.
 
 The journal has the run before the client learns of it. A client that goes away cancels its run, unless it asked for a
-run in the background.
+run in the background. A client that can come back (`grace`) has some seconds for that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -24,7 +26,7 @@ from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
 from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
-from plait.server.idempotency import RequestKey, read_key
+from plait.server.idempotency import KIND, RequestKey, read_key
 from plait.server.recorded_reply import (
     ALIVE,
     SILENCE,
@@ -33,21 +35,37 @@ from plait.server.recorded_reply import (
     RecordedReply,
     ReplyFormat,
     find_response,
+    list_answered,
     read_ending,
 )
 from plait.server.runs import GONE, ActiveRun, RunManager
 
 T = TypeVar("T")
+FOLLOWED = "followed "
+"""Begins the key under which the journal has when a client last came back to a run."""
 
 
 class AgentTurn:
-    def __init__(self, manager: RunManager, asked: ChatRequest, caller: Caller, format: ReplyFormat) -> None:
+    """`key` is that of the request, if it is not in the header `Idempotency-Key`. `grace`: the seconds in which another
+    request may follow a run whose client went away; then it is cancelled."""
+
+    def __init__(
+        self,
+        manager: RunManager,
+        asked: ChatRequest,
+        caller: Caller,
+        format: ReplyFormat,
+        *,
+        key: RequestKey | None = None,
+        grace: float | None = None,
+    ) -> None:
         self._manager, self._asked, self._caller, self._format = manager, asked, caller, format
+        self._key, self._grace = key, grace
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     async def answer(self, request: Request) -> Response:
         """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
-        key = await read_key(request, self._manager.journal.store)
+        key = self._key or await read_key(request, self._manager.journal.store)
         if key is not None and key.has_begun:
             return await self.answer_again(request, key.run, key.part)
         active: ActiveRun | None = None
@@ -58,7 +76,8 @@ class AgentTurn:
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
             if asked.stream:
-                return ReplyStream(self._stream(active), headers, None if goes_on else active)
+                leave = None if goes_on else partial(active.cancel, GONE)
+                return ReplyStream(self._stream(active), headers, self._leaving(active.run) or leave)
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
             run = await _unless_gone(request, active.done())
@@ -80,10 +99,31 @@ class AgentTurn:
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
         if asked.stream:
-            return ReplyStream(reply.follow(), headers)
+            if self._grace is not None:
+                await self._manager.journal.store.keep(KIND, FOLLOWED + run, run, b"{}")
+            return ReplyStream(reply.follow(), headers, self._leaving(run))
         work = reply.read() if asked.background else reply.wait()
         _, ending = await _unless_gone(request, work)
         return json_response(self._format.whole(ending), headers=headers)
+
+    def _leaving(self, run: str) -> Callable[[], object] | None:
+        """Return what to call when the client of a stream goes away; None for nothing."""
+        return None if self._grace is None else lambda: self._manager.hold(self._cancel_if_left(run))
+
+    async def _cancel_if_left(self, run: str) -> None:
+        """Cancel a run that goes on with the same part after `grace` seconds, if no request, at any server, follows it
+        since."""
+        store = self._manager.journal.store
+
+        async def look() -> tuple[object, ...]:
+            status = (await store.find_run(run)).status
+            return status, len(await list_answered(store, run)), await store.list_kept(KIND, [FOLLOWED + run])
+
+        with suppress(PlaitError):
+            left = await look()
+            await asyncio.sleep(self._grace or 0)
+            if left[0] == "running" and await look() == left:
+                await self._manager.cancel(run, reason=GONE)
 
     def _headers(self, run: str, session: str) -> dict[str, str]:
         name = quote(self._caller.name_session(session), safe=" !#$&'()*+,/:;=?@[]~")
@@ -147,7 +187,13 @@ class AgentTurn:
     async def _start_or_resume(self, state: ConversationState, named: str | None, key: RequestKey | None) -> ActiveRun:
         asked, manager, caller, on_event = self._asked, self._manager, self._caller, self._events.put_nowait
         conversations.check_agent(state, asked.model)
-        question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
+        if asked.answers:
+            if not state.waiting_run:
+                raise StaleAnswer(f"Nothing waits for an answer to question {asked.answers!r}.", run="", waits=())
+            question: str | None = asked.answers
+        else:
+            find = conversations.find_answered_question
+            question = await asyncio.to_thread(find, manager.journal, state, asked.messages)
         if state.waiting_run:
             if asked.messages[-1].files:
                 raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
@@ -200,25 +246,30 @@ class AgentTurn:
 
 
 class ReplyStream(Response):
-    """The response of a stream. If the client goes away, the run `active` is cancelled, if there is one. Starlette's
+    """The response of a stream. `leave` is called if the client goes away before the end. Starlette's
     `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
     with an empty message."""
 
-    def __init__(self, parts: Parts, headers: Mapping[str, str] | None = None, active: ActiveRun | None = None) -> None:
+    def __init__(
+        self, parts: Parts, headers: Mapping[str, str] | None = None, leave: Callable[[], object] | None = None
+    ) -> None:
         super().__init__(headers={**(headers or {}), "content-type": "text/event-stream", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._active, self._parts = active, parts
+        self._leave, self._parts = leave, parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_wait_for_disconnect(receive))
-        if (active := self._active) is not None:
-            gone.add_done_callback(lambda _: active.cancel(GONE))  # this does nothing to a run that is over
+        is_whole = False
+        if (leave := self._leave) is not None:
+            gone.add_done_callback(lambda _: is_whole or leave())
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async for body, more in self._parts:
                 await send({"type": "http.response.body", "body": body, "more_body": more})
-                if active is None and gone.done():
+                if gone.done():
                     break
+            else:
+                is_whole = True
         finally:
             gone.cancel()
             await self._parts.aclose()

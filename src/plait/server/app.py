@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.run_query import RunQuery
+from plait.server.ag_ui import ag_ui_routes
 from plait.server.auth import ANY
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
@@ -29,6 +30,7 @@ from plait.server.service import service_routes
 def build_app(manager: RunManager) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
+    routes += ag_ui_routes(manager)
     routes += [*health_routes(manager), *page_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
     return Starlette(
         routes=[*routes, ApiRoute("/openapi.json", answer_document, role=ANY)],

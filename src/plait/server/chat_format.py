@@ -50,7 +50,8 @@ class ChatRequest(Struct, frozen=True):
     """A request. `messages` alternate between user and agent and end with the user; `earlier` are the turns before the
     last message. `system` has the instructions, `output` the JSON Schema of the answer, if the client gives one.
     `modalities` are the kinds of content that the client takes. `user` and `metadata` are for the journal. `previous`
-    is the id of the response that the message follows. `background`: the client does not wait for the end."""
+    is the id of the response that the message follows, `answers` that of the question that it must answer.
+    `background`: the client does not wait for the end."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -65,6 +66,7 @@ class ChatRequest(Struct, frozen=True):
     user: str = ""
     metadata: dict[str, Any] = {}
     previous: str = ""
+    answers: str = ""
     background: bool = False
 
     @property

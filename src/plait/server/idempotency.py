@@ -93,6 +93,11 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
     parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
     parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    return await open_key(store, name, digest)
+
+
+async def open_key(store: Store, name: str, digest: str) -> RequestKey:
+    """Return the key of that name, for a request with that digest. Raises `RequestRejected` for another request."""
     made = RequestKey(store, name, digest)
     new = made.run
     await made.stand_for(new, is_answer=False, replace=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from plait.agent import Agent
-from plait.core import Event, OneKind
+from plait.core import Event, OneKind, traits_of
 from plait.core import events as ev
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
@@ -18,8 +18,8 @@ PREFACE = 200
 
 
 class ReplyPieces:
-    """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning. `agent` None:
-    nobody knows it.
+    """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning. `calls` False:
+    reasoning has no calls, because the client gets them in another form; code stays. `agent` None: nobody knows it.
 
     Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if nothing checks
     answers afterwards (no grounding, no output type), it is the first attempt, and the phase's reply is only the
@@ -28,9 +28,12 @@ class ReplyPieces:
     all if not `streams`; `rest` returns what is missing.
     """
 
-    def __init__(self, agent: Agent | None, *, thoughts: bool, typed: bool = False, streams: bool = True) -> None:
-        self.thoughts = thoughts
+    def __init__(
+        self, agent: Agent | None, *, thoughts: bool, typed: bool = False, streams: bool = True, calls: bool = True
+    ) -> None:
         self._loop = agent._loop if agent is not None else None
+        self.thoughts, self._tells_calls = thoughts, thoughts and calls
+        self._tells_actions = thoughts and (calls or traits_of(self._loop).runs_code)
         # A loop of another package may add text after something that looked like its answer.
         is_checked = typed or agent is None or agent.grounding != "off" or agent.output is not str
         self._is_sure = not is_checked and agent is not None and agent._loop.name in OURS
@@ -64,9 +67,11 @@ class ReplyPieces:
                 self.has_files = resumed
             case ev.Observed(observation=seen):
                 self.has_files = self.has_files or bool(find_artifacts(seen.value))
+            case ev.Action() if not self._tells_actions:
+                return held, ""
             case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) if self.thoughts:
                 return held + self._separate(ev.kind_of(event), step, replace_surrogates(text)), ""
-            case ev.Called(call=call) if self.thoughts and self._last[0] != "action":  # no text of the model has it
+            case ev.Called(call=call) if self._tells_calls and self._last[0] != "action":  # no text of the model has it
                 self._calls += 1
                 text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
                 return held + self._separate("call", self._calls, replace_surrogates(text)), ""

@@ -124,6 +124,7 @@ class RunManager:
         self.waiting = 0
         """Requests that wait for a place or for their turn."""
         self._performed: set[ActiveRun] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(self.table.concurrent)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._deadline = 0.0
@@ -394,6 +395,12 @@ class RunManager:
             self.active[active.run] = active
         return active
 
+    def hold(self, work: Coroutine[Any, Any, None]) -> None:
+        """Perform something beside the runs. The event loop holds tasks only weakly."""
+        task = asyncio.ensure_future(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
     def _finish(self, active: ActiveRun) -> None:
         self._performed.discard(active)
         self.active.pop(active.run, None)
@@ -437,6 +444,8 @@ class RunManager:
             active.cancel(STOPPED)
         for active in rest:
             await asyncio.wait([active.task], timeout=10)
+        for task in self._beside:
+            task.cancel()
         return len(rest)
 
     def end_grace(self) -> None:

@@ -207,6 +207,12 @@ class ToolServices:
         with as_usual():
             self.engine.say(ev.Noted(self.entry.step, "progress", f"{self.entry.effect.tool}: {shown}", data))
 
+    def record_state(self, state: Any) -> None:
+        """Record the state that a tool has set, in the run at the top, and report it; see `Context.set_state`."""
+        shown, top = cut_text(encode(state).decode(), 200), self.engine.top
+        with as_usual():
+            top.remark("state", f"{self.entry.effect.tool}: {shown}", data=state)
+
     async def ask_model(self, question: str, model: str | Model | None, rules: str, max_tokens: int | None) -> str:
         """Return a model's reply to a question of the tool. Raises `ToolError`."""
         if not question.strip():

@@ -7,13 +7,14 @@ import json
 import logging
 from collections.abc import Coroutine, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypeVar
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.messages import JSON
+from plait.runtime.agents.annotations import check_annotations
 from plait.runtime.background import check_call
 from plait.tools.call_context import CallContext
 from plait.tools.render import replace_surrogates
@@ -74,13 +75,29 @@ class Context(CallContext, Generic[Deps]):
 
         Callable from any thread. Raises `ConfigError` for `data` that is not JSON.
         """
-        try:
-            copied = json.loads(replace_surrogates(json.dumps(data, ensure_ascii=False, allow_nan=False)))
-        except (TypeError, ValueError, RecursionError) as why:
-            hint = "Give texts, numbers, lists and dictionaries of them."
-            raise ConfigError(f"report_progress(data=...) is not JSON: {why}.", hint=hint) from None
+        copied = _copy_json(data, "report_progress(data=...)")
         if self.services is not None:
             self.services.loop.call_soon_threadsafe(self.services.report_progress, text, copied)
+
+    @property
+    def state(self) -> JSON:
+        """Return a copy of the state that the run shares with the page of its user: what the caller gave as `state` in
+        the run's `metadata`, or what a tool has set since. None without one."""
+        return _copy_json(self._require_services().engine.top.state, "The state")
+
+    def set_state(self, state: JSON) -> None:
+        """Replace the state that the run shares with the page of its user. The journal has it before the result of this
+        call, and an AG-UI page gets it at once. A child run has the state of the run at the top.
+
+        Callable from any thread. Raises `ConfigError` for a state that is not JSON, or too large.
+        """
+        copied, services = _copy_json(state, "The state"), self._require_services()
+        check_annotations(metadata={"state": copied})
+        services.engine.top.state = copied  # the next line of the tool may read it
+        if _is_running(services.loop):
+            services.record_state(copied)
+        else:
+            services.loop.call_soon_threadsafe(services.record_state, copied)
 
     async def aask_model(
         self, question: str, *, model: str | Model | None = None, system: str = "", max_tokens: int | None = None
@@ -152,6 +169,15 @@ class Context(CallContext, Generic[Deps]):
         while not future.done() and serve_object():
             pass
         return future.result()
+
+
+def _copy_json(value: JSON, name: str) -> JSON:
+    """Return a copy of a JSON value that shares nothing with it. Raises `ConfigError` if it is none."""
+    try:
+        return cast(JSON, json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))))
+    except (TypeError, ValueError, RecursionError) as why:
+        hint = "Give texts, numbers, lists and dictionaries of them."
+        raise ConfigError(f"{name} is not JSON: {why}.", hint=hint) from None
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
