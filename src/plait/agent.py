@@ -6,10 +6,11 @@ One agent can run any number of tasks at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
@@ -22,6 +23,7 @@ from plait.core import Event, Loop, ToolSpec, Waiting
 from plait.core.errors import ConfigError, SessionBusy, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
+from plait.installation import install_hint
 from plait.journal.queue import check_place, require_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import RunLog, Store, is_default, read_timeline, without_password
@@ -302,6 +304,27 @@ class Agent(AgentPlans[DepsT, OutputT]):
         Raises `ConfigError` for an invalid name or description.
         """
         return make_agent_tool(self, name, description, hand_off, history)
+
+    def to_asgi(
+        self,
+        *,
+        user: Callable[[MutableMapping[str, Any]], str | Awaitable[str | None] | None] | None = None,
+        roles: Mapping[str, Sequence[str]] | None = None,
+        thoughts: bool = False,
+    ) -> Callable[[Any, Any, Any], Awaitable[None]]:
+        """Return an ASGI application of this agent, to mount into another one or to serve alone: the chat page at
+        /chat, the page of runs at /, the endpoints /v1, /ag-ui and /mcp.
+
+        `user` returns the name of a request's user from its ASGI scope, None for nobody. Each user has conversations of
+        their own. `roles` gives users roles by name, "*" is for all others (by default "use" and "approve"). Without
+        `user`, callers need the tokens of `plait serve`; without tokens, only this machine is served. `thoughts`:
+        clients get the agent's thoughts and calls. The limits are those of `[serve]`. Raises `ConfigError`.
+        """
+        if missing := [name for name in ("starlette", "prometheus_client") if find_spec(name) is None]:
+            raise ConfigError(f"to_asgi needs {missing[0]}, which is not installed.", hint=install_hint("server"))
+        from plait.server.mounted import MountedAgent  # heavy, and needs the extra
+
+        return MountedAgent(self, user, roles, thoughts=thoughts)
 
     # -- the record
 

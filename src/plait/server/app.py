@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -10,11 +11,12 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from plait.core.errors import JournalError
 from plait.journal.run_query import RunQuery
 from plait.server.ag_ui import ag_ui_routes
-from plait.server.auth import ANY
+from plait.server.auth import ANY, Caller
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
@@ -27,14 +29,14 @@ from plait.server.runs_api import viewer_routes
 from plait.server.service import service_routes
 
 
-def build_app(manager: RunManager) -> Starlette:
-    """Build the application. Routes find the caller in `request.state.caller`."""
+def build_app(manager: RunManager, identify: Callable[[Scope], Awaitable[Caller]] | None = None) -> Starlette:
+    """Build the application. Routes find the caller in `request.state.caller`. `identify` see `AccessCheck`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
     routes += ag_ui_routes(manager)
     routes += [*health_routes(manager), *page_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
     return Starlette(
         routes=[*routes, ApiRoute("/openapi.json", answer_document, role=ANY)],
-        middleware=[Middleware(AccessCheck, manager=manager)],
+        middleware=[Middleware(AccessCheck, manager=manager, identify=identify)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
 

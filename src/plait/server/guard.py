@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 
+from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -64,10 +66,13 @@ CLOSING = (400, 401, 403, 408, 413, 415, 421, 431)
 
 class AccessCheck:
     """ASGI middleware. It puts the `Caller` into the scope's state under "caller", and under "login" whether the caller
-    is a browser that logged in."""
+    is a browser that logged in. `identify` returns the caller if not the guard, but an application around it decides
+    who that is."""
 
-    def __init__(self, app: ASGIApp, manager: RunManager) -> None:
-        self._app = app
+    def __init__(
+        self, app: ASGIApp, manager: RunManager, identify: Callable[[Scope], Awaitable[Caller]] | None = None
+    ) -> None:
+        self._app, self._identify = app, identify
         self._manager, self._tokens, self._table = manager, manager.tokens, manager.table
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +101,16 @@ class AccessCheck:
             _check_path(scope)
             self._check_site(headers)
             scope["state"] = {**scope.get("state", {}), "login": False}
-            scope["state"]["caller"] = self._authenticate(scope, headers)
+            needs = find_needs(get_route_path(scope))
+            if self._identify is None:
+                caller = self._authenticate(scope, headers, needs)
+            else:
+                caller = await self._identify(scope)
+            if caller is not None and ((needs == FULL and not caller.full) or (needs == USERS and caller.is_client)):
+                text = "This token opens the endpoints only." if caller.is_client else "This needs a full token."
+                kind, code = "permission_error", "forbidden"
+                raise RequestRejected(403, text, hint=ENDPOINTS, kind=kind, code=code, metric="token")
+            scope["state"]["caller"] = caller
             body = await self._read_body(scope, headers, receive)
             await self._app(scope, _replay(body, receive), send_guarded)
         except ClientGone:
@@ -121,7 +135,8 @@ class AccessCheck:
         """Refuse pages of other sites, and host names that were made to point to this server."""
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
-        if not host or not (self._manager.needs_token or self._is_known_host(host)):
+        is_any = self._manager.needs_token or self._identify is not None
+        if not host or not (is_any or self._is_known_host(host)):
             raise _wrong_host(host)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
@@ -136,10 +151,9 @@ class AccessCheck:
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
         return name.lower() in (*LOCAL_NAMES, *self._table.hosts)
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
+    def _authenticate(self, scope: Scope, headers: Headers, needs: str) -> Caller | None:
         if not self._manager.needs_token:
             return ANYONE
-        needs = find_needs(scope["path"])
         caller, authorization, host = None, headers.get("authorization"), headers.get("host", "")
         kind, _, token = (authorization or "").partition(" ")
         # Other servers on this machine set cookies of any form: read each one by itself.
@@ -168,9 +182,6 @@ class AccessCheck:
             if not self._tokens.are_set:
                 hint = "Ask through the proxy, which names the user."
             raise RequestRejected(401, text, hint=hint, kind=kind, code="invalid_api_key", metric="token")
-        if (needs == FULL and not caller.full) or (needs == USERS and caller.is_client):
-            text = "This token opens the endpoints only." if caller.is_client else "This needs a full token."
-            raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")
         return caller
 
     async def _read_body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
@@ -218,11 +229,13 @@ def _wrong_host(host: str) -> RequestRejected:
 def _check_path(scope: Scope) -> None:
     """Refuse paths that another server might interpret differently. In a client's path, remove superfluous slashes:
     base URLs often end in one."""
-    path = re.sub("//+", "/", scope["path"]).rstrip("/")
+    below = get_route_path(scope)  # the path below that of an application around this one
+    above = scope["path"].removesuffix(below)
+    path = re.sub("//+", "/", below).rstrip("/")
     raw = bytes(scope.get("raw_path") or scope["path"].encode())
     if find_needs(path) == CLIENTS:
         raw = re.sub(b"//+", b"/", raw).rstrip(b"/")
-        scope["path"], scope["raw_path"] = path, raw
+        scope["path"], scope["raw_path"] = above + path, raw
     if any(trick in raw.lower() for trick in TRICKS) or {b".", b".."} & set(raw.split(b"/")):
         text = "This path is not one of this server's."
         raise RequestRejected(400, text, hint=ENDPOINTS, code="bad_path", metric="path")

@@ -55,15 +55,23 @@ def page_routes(manager: RunManager) -> list[Route]:
             text = "The token does not open the viewer."
             raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
         answer = json_response({"page": login.page})
-        name, secure = cookie_name(request.headers.get("host", "")), request.url.scheme == "https"
-        answer.set_cookie(name, login.cookie, max_age=LOGGED_IN, httponly=True, samesite="strict", secure=secure)
+        name, path = find_cookie(request)
+        secure = request.url.scheme == "https"
+        answer.set_cookie(
+            name, login.cookie, max_age=LOGGED_IN, path=path, httponly=True, samesite="strict", secure=secure
+        )
         return answer
 
     async def logout(request: Request) -> Response:
         """Delete the cookie. The page deletes its own part."""
         answer = json_response({})
-        answer.delete_cookie(cookie_name(request.headers.get("host", "")), httponly=True, samesite="strict")
+        name, path = find_cookie(request)
+        answer.delete_cookie(name, path=path, httponly=True, samesite="strict")
         return answer
+
+    def find_cookie(request: Request) -> tuple[str, str]:
+        """Return the name of the cookie, and the path that has it."""
+        return cookie_name(request.headers.get("host", "")), f"{request.scope.get('root_path', '')}/"
 
     actions = [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (login, logout)]
     return [Route("/", index), Route("/page/{name}", asset), *actions]
