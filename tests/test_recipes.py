@@ -39,49 +39,33 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     return load_recipe
 
 
-def open_client(service: ModuleType, user: str) -> httpx2.AsyncClient:
-    transport = httpx2.ASGITransport(app=service.app)
-    return httpx2.AsyncClient(transport=transport, base_url="http://chat", headers={"X-User": user})
-
-
-def events_in(text: str) -> list[Any]:
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line]
-
-
-async def test_only_the_user_of_a_chat_sees_and_answers_its_question_and_only_once(load: Load) -> None:
+async def test_only_the_user_of_a_thread_sees_and_answers_its_question_and_only_once(load: Load) -> None:
     service = load("chat-service", "chat_service")
-    async with open_client(service, "ada") as ada, open_client(service, "eve") as eve:
-        said = await ada.post("/chats/1", json={"text": "A table, please."})
-        assert events_in(said.text)[-1]["status"] == "waiting"
-        (question,) = (await ada.get("/chats/1")).json()
-        assert (await eve.get("/chats/1")).json() == {}
-        yes = {"text": "yes", "reply_to": question}
-        assert (await eve.post("/chats/1", json=yes)).status_code == 409
-        assert (await eve.get("/chats/..%2fada%2f1")).status_code == 404
-        assert (await ada.post("/chats/1", json={"text": "yes"})).status_code == 409  # names no question
-        both = await asyncio.gather(*(ada.post("/chats/1", json=yes) for _ in range(2)), return_exceptions=True)
-        ended = [each for each in both if not isinstance(each, BaseException) and '"answered"' in each.text]
-        assert len(ended) == 1
-        assert (await ada.post("/chats/1", json=yes)).status_code == 409
+
+    def open_client(user: str) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(app=service.app)
+        return httpx2.AsyncClient(transport=transport, base_url="http://chat", headers={"X-User": user})
+
+    async def ask(client: httpx2.AsyncClient, run: str, **given: Any) -> Any:
+        body = {"threadId": "1", "runId": run, "messages": [], **given}
+        text = (await client.post("/assistant/ag-ui", json=body)).text
+        return (
+            [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line]
+            if "data: " in text
+            else text
+        )
+
+    async with open_client("ada") as ada, open_client("eve") as eve, open_client("") as nobody:
+        asked = [{"id": "1", "role": "user", "content": "A table, please."}]
+        (interrupt,) = (await ask(ada, "r1", messages=asked))[-1]["outcome"]["interrupts"]
+        yes = {"resume": [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]}
+        assert (await ask(eve, "r2", **yes))[-1]["code"] == "stale_answer"
+        assert "knows no such thread" in await ask(eve, "r3")
+        assert "no_user" in await ask(nobody, "r4", **yes)
+        both = await asyncio.gather(*(ask(ada, name, **yes) for name in ("r5", "r6")))
+        assert sorted(each[-1].get("code", "") for each in both) == ["", "stale_answer"]
     run = plait.open_journal("chats.db").load("last")
     assert [call.status for call in run.calls_of("book_table")] == ["ok"] and run.answer is not None
-
-
-async def test_a_chat_can_be_cancelled_and_then_goes_on(load: Load) -> None:
-    service = load("chat-service", "chat_service")
-    agent = service.agent
-    service.agent = agent.using(model=plait.Scripted(["Late."], delay=60))
-    async with open_client(service, "ada") as ada, open_client(service, "eve") as eve:
-        asked = asyncio.create_task(ada.post("/chats/1", json={"text": "Hello?"}))
-        while not await service.runs.alist():
-            await asyncio.sleep(0.01)
-        assert (await ada.post("/chats/1", json={"text": "Hello??"})).status_code == 409
-        await eve.delete("/chats/1")
-        assert service.streams
-        await ada.delete("/chats/1")
-        assert events_in((await asked).text)[-1]["status"] == "cancelled" and not service.streams
-        service.agent = agent.using(model=plait.Scripted(["Hello."]))
-        assert events_in((await ada.post("/chats/1", json={"text": "Hello?"})).text)[-1]["status"] == "answered"
 
 
 KILLED = """
@@ -147,29 +131,3 @@ def test_citations_of_other_files_lines_and_words_are_refused(load: Load, tmp_pa
     for wrong in ({"line": 0}, {"quote": "years"}):
         with pytest.raises(ValueError):
             research.Claim(**{"text": "", "file": "warranty.md", "line": 3, "quote": "three years long", **wrong})
-
-
-async def test_of_several_messages_at_once_one_starts_a_run(load: Load) -> None:
-    service = load("chat-service", "chat_service")
-    async with open_client(service, "ada") as ada:
-        for chat in "abc":
-            at_once = (ada.post(f"/chats/{chat}", json={"text": f"A table {n}."}) for n in range(3))
-            assert sorted(each.status_code for each in await asyncio.gather(*at_once)) == [200, 409, 409]
-            (question,) = (await ada.get(f"/chats/{chat}")).json()
-            late = await ada.post(f"/chats/{chat}", json={"text": "no", "reply_to": question})
-            assert events_in(late.text)[-1]["status"] == "answered" and not service.streams
-    assert len(plait.open_journal("chats.db").list()) == 3
-
-
-async def test_an_answer_that_cannot_be_taken_is_an_error_of_the_request_and_the_run_still_waits(load: Load) -> None:
-    service = load("chat-service", "chat_service")
-    async with open_client(service, "ada") as ada:
-        await ada.post("/chats/1", json={"text": "A table, please."})
-        (question,) = (await ada.get("/chats/1")).json()
-        for words in ("edit {oops", 'edit {"day": 1, "x": 2}', "yes, please", ""):
-            said = await ada.post("/chats/1", json={"text": words, "reply_to": question})
-            assert said.status_code == 400 and "still waits" in said.json()["detail"], words
-            assert not service.streams and question in (await ada.get("/chats/1")).json()
-        service.agent = service.agent.using(journal="other.db")  # nothing asks there
-        said = await ada.post("/chats/1", json={"text": "yes", "reply_to": question})
-        assert said.status_code == 400 and not service.streams
