@@ -24,7 +24,7 @@ from plait.server import ag_ui
 from plait.server.agents import ServedAgent, serve_agent
 from plait.user_folders import cache_folder
 from test_window_loops import LOOPS, add, scripted
-from window_server import FULL, ONE, TWO, serving
+from window_server import FULL, ONE, TWO, Process, script, serving
 
 CLIENT = "@ag-ui/client@1.0.0"
 HERE = Path(__file__).parent
@@ -326,6 +326,16 @@ def test_a_run_that_its_client_left_is_cancelled_unless_somebody_follows_it(
         (told,) = talk(f"{here.url}/ag-ui", {})
     assert row.status == "cancelled" and (row.outcome or {})["reason"] == "the client went away"
     assert told["events"][-1]["outcome"] == {"type": "cancelled"}
+
+
+def test_the_client_of_a_server_that_was_killed_learns_that_the_run_is_interrupted(tmp_path: Path) -> None:
+    journal, model = str(tmp_path / "runs.db"), script(tmp_path, "Late.", delay=60)
+    with Process("--loop", "tool_calling", "--model", model, "--journal", journal, cwd=tmp_path) as killed:
+        talk(f"{killed.url}/ag-ui", {"say": "Wait.", "runId": "r", "leaveAfter": "RUN_STARTED"})
+        killed.process.kill()
+    with serving(booking(journal)) as here:
+        (told,) = talk(f"{here.url}/ag-ui", {"runId": "r"})
+    assert told["events"][-1]["code"] == "run_interrupted"
 
 
 def test_errors_and_other_peoples_threads(journal: Path) -> None:

@@ -15,7 +15,7 @@ from plait.journal.store import read_timeline
 from plait.server.agents import ServedAgent
 from plait.server.chat_format import KINDS, usage_of
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, list_answered
+from plait.server.recorded_reply import Ending, interruption_of, list_answered
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
@@ -183,6 +183,9 @@ class AgUiFormat:
             used = usage_of(run)
             about["usage"] = [{name: used[ours] for name, ours in USAGE.items()}]
         return sent + self._event("RUN_FINISHED", **self._ids, **about)
+
+    def abandon(self) -> bytes:
+        return self._close_step() + error_event(interruption_of(self._run))
 
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         raise NotImplementedError("AG-UI answers by streams only.")

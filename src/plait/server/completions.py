@@ -100,6 +100,9 @@ class CompletionFormat:
             chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
 
+    def abandon(self) -> bytes:
+        return b""
+
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         assert ending is not None, "a chat completion is answered at its end"
         if ending.error is not None:

@@ -56,8 +56,8 @@ class Ending(Struct, frozen=True):
 
 class ReplyFormat(Protocol):
     """Turns the events of a part into the answer to a request. `open` comes first and names the part (None: newest).
-    `begin`, `add` and `end` return the bytes of a stream. `whole` returns the JSON answer after all events (None: the
-    part goes on), and may raise its error."""
+    `begin`, `add` and `end` return the bytes of a stream, `abandon` those of its end if nobody performs the run any
+    more. `whole` returns the JSON answer after all events (None: the part goes on), and may raise its error."""
 
     pieces: ReplyPieces
     modalities: tuple[str, ...]
@@ -66,7 +66,14 @@ class ReplyFormat(Protocol):
     def begin(self) -> bytes: ...
     def add(self, event: Event) -> bytes: ...
     def end(self, ending: Ending) -> bytes: ...
+    def abandon(self) -> bytes: ...
     def whole(self, ending: Ending | None) -> dict[str, Any]: ...
+
+
+def interruption_of(run: str) -> RequestRejected:
+    """Return the error of a client that waits for a run which nobody performs."""
+    text, hint = f"Run {run} goes on elsewhere, or later.", "Ask again in a while."
+    return RequestRejected(503, text, hint=hint, kind="run_error", code="run_interrupted", may_retry=False)
 
 
 async def read_ending(run: Run, format: ReplyFormat) -> Ending:
@@ -158,8 +165,7 @@ class RecordedReply:
         """Wait for the end of the part. Raises `RequestRejected` if nobody performs the run."""
         while (read := await self.read())[1] is None:
             if self._is_left:
-                text, hint = f"Run {self._run} goes on elsewhere, or later.", "Ask again in a while."
-                raise RequestRejected(503, text, hint=hint, kind="run_error", code="run_interrupted", may_retry=False)
+                raise interruption_of(self._run)
             await asyncio.sleep(PAUSE)
         return read
 
@@ -169,7 +175,7 @@ class RecordedReply:
         while True:
             sent, ending = await self.read()
             if ending is not None or self._is_left:
-                yield sent + (self._format.end(ending) if ending is not None else b""), False
+                yield sent + (self._format.end(ending) if ending is not None else self._format.abandon()), False
                 return
             quiet = 0.0 if sent or quiet >= SILENCE else quiet + PAUSE
             if sent or quiet >= SILENCE:

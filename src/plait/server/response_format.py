@@ -167,6 +167,9 @@ class ResponseFormat:
         self._number = max(self._number, ITEM * (len(self._items) + 1) - 1, self._after)
         return sent + self._event(f"response.{kind}", response=response)
 
+    def abandon(self) -> bytes:
+        return b""
+
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         if ending is None:
             return self._response(None)
