@@ -21,7 +21,7 @@ from plait.core.errors import ConfigError
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "fastapi")
 
 import uvicorn  # noqa: E402
-from fastapi import FastAPI  # noqa: E402
+from fastapi import FastAPI, HTTPException  # noqa: E402
 
 from test_ag_ui import booking, talk, texts  # noqa: E402
 from window_server import FULL, ask, asked  # noqa: E402
@@ -119,6 +119,15 @@ async def test_a_name_that_is_none_lets_nobody_in(name: Any, journal: Path) -> N
     async with client_of(mounted(booking(journal), user=find), "any.example") as client:
         said = await client.get("/assistant/v1/models")
     assert said.status_code == 400 and "to_asgi(user=...) returned" in said.text
+
+
+async def test_an_error_of_the_application_is_not_one_of_the_agent(journal: Path) -> None:
+    def find(scope: MutableMapping[str, Any]) -> str | None:
+        raise HTTPException(418, "first the tea")
+
+    async with client_of(mounted(booking(journal), user=find), "any.example") as client:
+        said = await client.get("/assistant/v1/models")
+    assert (said.status_code, said.json()) == (418, {"detail": "first the tea"})
 
 
 TRICKS = [

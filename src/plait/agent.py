@@ -324,7 +324,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
             raise ConfigError(f"to_asgi needs {missing[0]}, which is not installed.", hint=install_hint("server"))
         from plait.server.mounted import MountedAgent  # heavy, and needs the extra
 
-        return MountedAgent(self, user, roles, thoughts=thoughts)
+        return MountedAgent(self, user, roles, thoughts)
 
     # -- the record
 

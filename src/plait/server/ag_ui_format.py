@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 VERSION = "1.0"
 TURNS = 200
 """Earlier turns of a thread that a client gets which has none."""
-USAGE = {
-    "inputTokens": "prompt_tokens",
-    "outputTokens": "completion_tokens",
-    "totalTokens": "total_tokens",
-}
+USAGE = {"inputTokens": "prompt_tokens", "outputTokens": "completion_tokens", "totalTokens": "total_tokens"}
 APPROVAL = {
     "type": "object",
     "properties": {
@@ -74,8 +70,7 @@ class AgUiFormat:
         row, self._answered = await store.find_run(run), await list_answered(store, run)
         is_again, self._part = part is not None, len(self._answered) if part is None else part
         self._run, self._prefix = run, f"{run}_{self._part}_"
-        thoughts = self._served.thoughts
-        typed = row.head.settings.get("output") is not None
+        thoughts, typed = self._served.thoughts, row.head.settings.get("output") is not None
         self.pieces = ReplyPieces(self._served.agent, thoughts=thoughts, typed=typed, calls=False)
         # The record has inputs and results that a hook replaced.
         self._shows_calls = thoughts and not (is_again and row.head.settings.get("hooks"))
@@ -95,10 +90,11 @@ class AgUiFormat:
                     case "ended", ToolCall(shown=call):
                         self._take_call(call)
             self._before = {id for _, id in self._calls}
-        if is_again:
+        self._is_new_page = is_again and not self._given.messages
+        if self._is_new_page:
+            self._snapshot = await self._recorded_messages(row.head.session)
+        elif is_again:
             self._snapshot = [each.model_dump(by_alias=True, mode="json") for each in self._given.messages]
-            if not self._snapshot:
-                self._snapshot = await self._recorded_messages(row.head.session)
 
     async def _recorded_messages(self, session: str) -> list[dict[str, Any]]:
         """Return the texts of a session up to the question of the run."""
@@ -124,7 +120,10 @@ class AgUiFormat:
             sent += self._event("MESSAGES_SNAPSHOT", messages=has)
         if (asked := self._approval(self._part)) is not None and (asked.run != self._run or not self._shows_calls):
             # The client gets no result of the call itself.
-            sent += self._result(f"{self._run}_{self._part - 1}_{asked.question}", _describe_decision(asked))
+            id = f"{self._run}_{self._part - 1}_{asked.question}"
+            if self._is_new_page and asked.call is not None:
+                sent += self._send_call(id, asked.call.tool, asked.call.input)
+            sent += self._result(id, _describe_decision(asked))
         return sent
 
     def add(self, event: Event) -> bytes:
@@ -227,12 +226,14 @@ class AgUiFormat:
 
     def _begin_call(self, call: Call) -> bytes:
         """Send a call, unless the client has it: it waited for approval, or its child run did."""
-        if again := next((id for known, id in self._calls if known == call and id in self._before), None):
-            self._before.remove(again)
-            return b""
-        id = self._name_call(call, self._part)
-        self._calls.append((call, id))
-        return self._send_call(id, call.tool, call.input) if id.startswith(self._prefix) else b""
+        id = next((id for known, id in self._calls if known == call and id in self._before), None)
+        if id is not None:
+            self._before.remove(id)
+        else:
+            id = self._name_call(call, self._part)
+            self._calls.append((call, id))
+        is_new = self._is_new_page or id.startswith(self._prefix)
+        return self._send_call(id, call.tool, call.input) if is_new else b""
 
     def _take_call(self, call: Call) -> str | None:
         """Return the id of a call that ends; None for one that did not begin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -29,7 +29,7 @@ from plait.server.runs_api import viewer_routes
 from plait.server.service import service_routes
 
 
-def build_app(manager: RunManager, identify: Callable[[Scope], Awaitable[Caller]] | None = None) -> Starlette:
+def build_app(manager: RunManager, identify: Callable[[Scope], Caller] | None = None) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`. `identify` see `AccessCheck`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
     routes += ag_ui_routes(manager)

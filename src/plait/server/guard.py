@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -69,9 +69,7 @@ class AccessCheck:
     is a browser that logged in. `identify` returns the caller if not the guard, but an application around it decides
     who that is."""
 
-    def __init__(
-        self, app: ASGIApp, manager: RunManager, identify: Callable[[Scope], Awaitable[Caller]] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, manager: RunManager, identify: Callable[[Scope], Caller] | None = None) -> None:
         self._app, self._identify = app, identify
         self._manager, self._tokens, self._table = manager, manager.tokens, manager.table
 
@@ -102,10 +100,8 @@ class AccessCheck:
             self._check_site(headers)
             scope["state"] = {**scope.get("state", {}), "login": False}
             needs = find_needs(get_route_path(scope))
-            if self._identify is None:
-                caller = self._authenticate(scope, headers, needs)
-            else:
-                caller = await self._identify(scope)
+            identify = self._identify
+            caller = identify(scope) if identify is not None else self._authenticate(scope, headers, needs)
             if caller is not None and ((needs == FULL and not caller.full) or (needs == USERS and caller.is_client)):
                 text = "This token opens the endpoints only." if caller.is_client else "This needs a full token."
                 kind, code = "permission_error", "forbidden"

@@ -25,22 +25,21 @@ from plait.server.runs import RunManager
 
 FindUser: TypeAlias = Callable[[MutableMapping[str, Any]], str | Awaitable[str | None] | None]
 """Returns the name of a request's user from its ASGI scope; None for nobody."""
+USER = "plait.user"
+"""The name in a scope under which the guard finds what `FindUser` returned."""
 
 
 class MountedAgent:
     """An ASGI application of one agent. See `Agent.to_asgi`."""
 
     def __init__(
-        self,
-        agent: Agent[Any, Any],
-        user: FindUser | None,
-        roles: Mapping[str, Sequence[str]] | None,
-        *,
-        thoughts: bool,
+        self, agent: Agent[Any, Any], user: FindUser | None, roles: Mapping[str, Sequence[str]] | None, thoughts: bool
     ) -> None:
-        self._find_user = user
-        given = {"*": (USE, APPROVE), **(roles or {})}
-        table = structs.replace(load().serve, roles={name: list(has) for name, has in given.items()})
+        self._find_user, table = user, load().serve
+        given = {name: list(has) for name, has in (table.roles if roles is None else roles).items()}
+        if user is not None:
+            given.setdefault("*", [USE, APPROVE])
+        table = structs.replace(table, roles=given)
         served = serve_agent(agent.name or "plait", agent, table, thoughts=thoughts)
         tokens = load_tokens() if user is None else AccessTokens()
         self._manager = RunManager([served], table, tokens)
@@ -54,20 +53,21 @@ class MountedAgent:
             await self._manager.stop()
             await send({"type": "lifespan.shutdown.complete"})
             return
-        host = (scope.get("client") or ("",))[0]
-        if self._find_user is None and not self._manager.needs_token and not is_this_machine(host):
+        host, is_http = (scope.get("client") or ("",))[0], scope["type"] == "http"
+        if is_http and self._find_user is None and not self._manager.needs_token and not is_this_machine(host):
             text = "Without a token and without users, only this machine is served."
             hint = "Give to_asgi(user=...), or set PLAIT_SERVE_TOKEN."
             refused = RequestRejected(403, text, hint=hint, kind="permission_error", code="forbidden")
             await json_response(refused.body(), 403)(scope, receive, send)
             return
+        if is_http and self._find_user is not None:
+            found = self._find_user(scope)  # its errors are the application's
+            scope = {**scope, USER: await found if inspect.isawaitable(found) else found}
         await self._app(scope, receive, send)
 
-    async def _identify(self, scope: Scope) -> Caller:
+    def _identify(self, scope: Scope) -> Caller:
         """Return the user that the application knows for a request."""
-        assert self._find_user is not None
-        found = self._find_user(scope)
-        name = await found if inspect.isawaitable(found) else found
+        name = scope[USER]
         if name is None:
             text, kind = "The application knows no user for this request.", "authentication_error"
             raise RequestRejected(401, text, hint="Log in there.", kind=kind, code="no_user", metric="token")

@@ -153,7 +153,7 @@ class RecordedReply:
     def _take(self) -> bytes:
         events, self._events[:] = self._events[:], []
         if self._has_hooks:  # the record has texts of the model that a hook withheld or replaced
-            events = [each for each in events if isinstance(each, ev.Began | ev.Observed)]
+            events = [each for each in events if isinstance(each, ev.Began | ev.Observed) or _is_state(each)]
         return b"".join(map(self._format.add, events))
 
     @property
@@ -181,3 +181,7 @@ class RecordedReply:
             if sent or quiet >= SILENCE:
                 yield sent or ALIVE, True
             await asyncio.sleep(PAUSE)
+
+
+def _is_state(event: Event) -> bool:
+    return isinstance(event, ev.Noted) and event.kind == "state"
