@@ -79,7 +79,12 @@ async def test_each_user_of_the_application_has_pages_endpoints_and_conversation
         run = said.headers["x-plait-run"]
         for page in ("/assistant/", "/assistant/page/main.js", "/assistant/api/about", f"/assistant/api/runs/{run}"):
             assert (await ada.get(page)).status_code == 200, page
-        assert [each["run"] for each in (await ada.get("/assistant/v1/runs")).json()["runs"]] == [run]
+        started = await ada.post("/assistant/v1/runs", json={"agent": "plait", "question": "A table.", "session": "x"})
+        assert (await ada.get(started.headers["location"])).json()["run"] == started.json()["run"] != run
+        assert [each["run"] for each in (await ada.get("/assistant/v1/runs")).json()["runs"]] == [
+            started.json()["run"],
+            run,
+        ]
         assert (await eve.get("/assistant/v1/runs")).json()["runs"] == []
         for path in ("", "/events", "/wire?step=1"):
             assert (await eve.get(f"/assistant/api/runs/{run}{path}")).status_code == 404, path

@@ -524,6 +524,9 @@ async def test_what_a_hook_withheld_never_comes_from_the_record(loop: str, at: s
         made = [here.ask("GET", f"{path}?stream=true")[2], json.dumps(here.ask("GET", path)[2])]
         chat = {"model": "plait", "messages": [{"role": "user", "content": "q"}], "stream": True}
         made += [part.decode() async for part in _parts(_turn(here.manager, "/v1/chat/completions", chat), run)]
+        page = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "q"}]}
+        made += [here.ask("POST", "/ag-ui", page)[2] for _ in range(2)]  # live, and from the record
+        assert made[-1].count("RUN_FINISHED") == made[-2].count("RUN_FINISHED") == 1
         assert "hidden" not in live and "hidden" not in str(made) and "other" in made[0] and "other" in made[1]
         assert "answer_changed" not in str(made)
 

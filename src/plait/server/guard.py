@@ -87,6 +87,8 @@ class AccessCheck:
                 headers = MutableHeaders(scope=message)
                 for name, value in USUAL.items():
                     headers.setdefault(name, value)
+                if (place := headers.get("location", "")).startswith("/"):
+                    headers["location"] = scope.get("root_path", "") + place
             await send(message)
 
         try:
