@@ -299,3 +299,29 @@ def test_instructions_and_output_checks_get_the_dependencies() -> None:
     run = made.run("How many rows?", deps=Db())
     assert run.output == 0 and run.calls == 2
     assert "There are 0 rows." in run.timeline.model_calls[0].request.decode()
+
+
+def test_a_state_is_that_of_the_run_at_the_top_and_is_on_record(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    async def move(ctx: plait.Context, city: str) -> str:
+        """Move."""
+        ctx.set_state({"city": city})
+        assert isinstance(ctx.state, dict)
+        ctx.state["city"] = "a copy"
+        with pytest.raises(ConfigError, match="bytes"):
+            ctx.set_state("x" * 20_000)
+        with pytest.raises(ConfigError, match="not JSON"):
+            ctx.set_state(object())  # type: ignore[arg-type]
+        return str(ctx.state)
+
+    inner = agent(action("move", "Nice"), final("Moved."), tools=[move], deps=None)
+    above = agent(action("ask_agent", "Move."), final("Done."), tools=[inner.as_tool()], journal=journal, deps=None)
+    noted: list[Any] = []
+    run = above.run("q", metadata={"state": {"city": "Lyon"}}, on_event=noted.append)
+    assert run.answer == "Done." and above.replay(run).whole
+    assert [each.data for each in noted if isinstance(each, ev.Noted) and each.kind == "state"] == [{"city": "Nice"}]
+    notes = [
+        each.entry for each in Journal(journal).timeline(run.id).moments if getattr(each.entry, "kind", "") == "state"
+    ]
+    assert [each.value for each in notes] == [{"city": "Nice"}]
+    assert plait.Context(None).state is None and run.metadata == {"state": {"city": "Lyon"}}

@@ -82,8 +82,8 @@ class Context(CallContext, Generic[Deps]):
     @property
     def state(self) -> JSON:
         """Return a copy of the state that the run shares with the page of its user: what the caller gave as `state` in
-        the run's `metadata`, or what a tool has set since. None without one."""
-        return _copy_json(self._require_services().engine.top.state, "The state")
+        the run's `metadata`, or what a tool has set since. None without one, and outside of a run."""
+        return _copy_json(self.services.engine.top.state, "The state") if self.services is not None else None
 
     def set_state(self, state: JSON) -> None:
         """Replace the state that the run shares with the page of its user. The journal has it before the result of this
@@ -91,8 +91,10 @@ class Context(CallContext, Generic[Deps]):
 
         Callable from any thread. Raises `ConfigError` for a state that is not JSON, or too large.
         """
-        copied, services = _copy_json(state, "The state"), self._require_services()
+        copied, services = _copy_json(state, "The state"), self.services
         check_annotations(metadata={"state": copied})
+        if services is None:
+            return
         services.engine.top.state = copied  # the next line of the tool may read it
         if _is_running(services.loop):
             services.record_state(copied)
