@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,6 +23,7 @@ from pydantic import TypeAdapter
 import plait
 from plait.config import ServeTable
 from plait.core import Call, Reply
+from plait.journal.store import wait_for
 from plait.models.base import Abilities
 from plait.server import ag_ui
 from plait.server.agents import ServedAgent, serve_agent
@@ -307,6 +311,48 @@ def test_a_client_that_lost_its_stream_gets_the_rest_and_the_run_is_made_once(
         assert texts(rest, "tool") == ["now"] and texts(rest, "reasoning") == ["I wait."]
         assert kinds(rest)[-1] == "RUN_FINISHED"
     assert [rest["events"][0]["runId"] for rest in rests] == ["r1", "r2"] and row.status == "answered"
+
+
+def test_of_many_equal_requests_one_starts_a_run_and_whoever_follows_it_elsewhere_keeps_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ag_ui, "GRACE", 0.5)
+    go_on = threading.Event()
+
+    @plait.tool(read_only=True)
+    def wait_for_it() -> str:
+        """Wait."""
+        assert go_on.wait(60)
+        return "now"
+
+    replies = [{"calls": [{"name": "wait_for_it", "input": {}}]}, "Over."]
+    body = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Wait."}]}
+    agent = booking(journal, replies, tools=[wait_for_it])
+    with serving(agent) as here, serving(agent) as other, ThreadPoolExecutor() as pool:
+        lost = socket.create_connection(("127.0.0.1", here.port))
+        text = json.dumps(body).encode()
+        head = [
+            "POST /ag-ui HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            f"Content-Length: {len(text)}",
+        ]
+        lost.sendall("\r\n".join([*head, "", ""]).encode() + text)
+        while b"RUN_STARTED" not in lost.recv(65536):
+            pass
+        followers = [pool.submit(each.ask, "POST", "/ag-ui", body) for each in (other, here, other)]
+        while len(wait_for(here.manager.journal.store.list_kept("request"))) < 2:
+            time.sleep(0.01)
+        lost.close()
+        while not here.manager._beside:
+            time.sleep(0.01)
+        while here.manager._beside:  # until it is decided that the run goes on
+            time.sleep(0.01)
+        assert here.manager.running == 1
+        go_on.set()
+        told = [each.result()[2] for each in followers]
+        (row,) = here.manager.journal.runs()
+    assert row.status == "answered" and all("Over." in each and "RUN_FINISHED" in each for each in told)
 
 
 def test_a_run_that_its_client_left_is_cancelled_unless_somebody_follows_it(

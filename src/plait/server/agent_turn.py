@@ -7,6 +7,7 @@ run in the background. A client that can come back (`grace`) has some seconds fo
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ from plait.agent import TURN_POLL
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError, RunExists, SessionBusy, StaleAnswer, UnknownRun
+from plait.journal import codec
 from plait.server import conversations
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
@@ -76,8 +78,9 @@ class AgentTurn:
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
             if asked.stream:
-                leave = None if goes_on else partial(active.cancel, GONE)
-                return ReplyStream(self._stream(active), headers, self._leaving(active.run) or leave)
+                if self._grace is not None:
+                    return await self._follow(active.run, self._stream(active), headers, is_back=False)
+                return ReplyStream(self._stream(active), headers, None if goes_on else partial(active.cancel, GONE))
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
             run = await _unless_gone(request, active.done())
@@ -98,32 +101,46 @@ class AgentTurn:
         """Return the answer of a part of a run (None: the newest) from its record. This starts and cancels nothing."""
         asked, reply = self._asked, RecordedReply(self._manager, run, part, self._format)
         headers = self._headers(run, (await self._manager.journal.store.find_run(run)).head.session)
+        if asked.stream and self._grace is not None:
+            return await self._follow(run, reply.follow(), headers, is_back=True)
         if asked.stream:
-            if self._grace is not None:
-                await self._manager.journal.store.keep(KIND, FOLLOWED + run, run, b"{}")
-            return ReplyStream(reply.follow(), headers, self._leaving(run))
+            return ReplyStream(reply.follow(), headers)
         work = reply.read() if asked.background else reply.wait()
         _, ending = await _unless_gone(request, work)
         return json_response(self._format.whole(ending), headers=headers)
 
-    def _leaving(self, run: str) -> Callable[[], object] | None:
-        """Return what to call when the client of a stream goes away; None for nothing."""
-        return None if self._grace is None else lambda: self._manager.hold(self._cancel_if_left(run))
+    async def _follow(self, run: str, parts: Parts, headers: Mapping[str, str], *, is_back: bool) -> Response:
+        """Return a stream whose client may go away and come back (`is_back`), also at another server. The connection
+        that is lost may be noticed after that. So the run is cancelled if `grace` seconds later it still goes on with
+        the same part, no stream of this server follows it, and none has begun anywhere after this one."""
+        store, streams, stream = self._manager.journal.store, self._manager.streams, (run, object())
+        streams.add(stream)
+        if is_back:
+            await store.keep(KIND, FOLLOWED + run, run, codec.encode(secrets.token_hex(8)))
+        newest = await store.list_kept(KIND, [FOLLOWED + run])
+        part = len(await list_answered(store, run))
 
-    async def _cancel_if_left(self, run: str) -> None:
-        """Cancel a run that goes on with the same part after `grace` seconds, if no request, at any server, follows it
-        since."""
-        store = self._manager.journal.store
-
-        async def look() -> tuple[object, ...]:
-            status = (await store.find_run(run)).status
-            return status, len(await list_answered(store, run)), await store.list_kept(KIND, [FOLLOWED + run])
-
-        with suppress(PlaitError):
-            left = await look()
+        async def cancel() -> None:
             await asyncio.sleep(self._grace or 0)
-            if left[0] == "running" and await look() == left:
-                await self._manager.cancel(run, reason=GONE)
+            with suppress(PlaitError):
+                is_same = part == len(await list_answered(store, run))
+                is_left = newest == await store.list_kept(KIND, [FOLLOWED + run]) and run not in dict(streams)
+                if is_left and is_same and (await store.find_run(run)).status == "running":
+                    await self._manager.cancel(run, reason=GONE)
+
+        def leave() -> None:
+            streams.discard(stream)
+            self._manager.hold(cancel())
+
+        async def follow() -> Parts:
+            try:
+                async for each in parts:
+                    yield each
+            finally:
+                streams.discard(stream)
+                await parts.aclose()
+
+        return ReplyStream(follow(), headers, leave)
 
     def _headers(self, run: str, session: str) -> dict[str, str]:
         name = quote(self._caller.name_session(session), safe=" !#$&'()*+,/:;=?@[]~")

@@ -124,6 +124,8 @@ class RunManager:
         self.waiting = 0
         """Requests that wait for a place or for their turn."""
         self._performed: set[ActiveRun] = set()
+        self.streams: set[tuple[str, object]] = set()
+        """The open streams of this process whose clients may come back, each with its run."""
         self._beside: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(self.table.concurrent)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
