@@ -16,7 +16,7 @@ from plait.journal.claims import require_turn
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
 from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
-from plait.journal.run_query import ALL, RunQuery
+from plait.journal.run_query import ALL, RunQuery, no_such_run
 from plait.journal.spending import Reservation, SpendAmount, SpendCounter
 from plait.journal.store import ACTIVE, ENDED, KeptRecord, StoreInfo
 
@@ -143,7 +143,6 @@ class MemoryStore:
                 query.tags: set(query.tags) <= set(head.tags),
                 query.labels: head.label in query.labels,
                 query.numbers: row.n in query.numbers,
-                query.before: row.n < query.before,
                 query.is_tainted and "tainted": guards.get("taint"),
                 query.is_open and "open": row.outcome is None or guards.get("approvals"),
                 "": head.label.startswith(query.label) and all(word in text for word in query.words.casefold().split()),
@@ -157,7 +156,20 @@ class MemoryStore:
                 and all(getattr(query, name) in ("", it) for name, it in equal.items())
             )
 
-        found = [row for row in map(self._row, reversed(self.runs.values())) if fits(row)]
+        def place(row: RunRow) -> tuple[float, float]:
+            whole, value = row.totals.get("tree") or row.totals, row.totals.get(query.sorted_by)
+            if query.sorted_by == "cost":
+                value = whole.get("cost_usd")
+            elif query.sorted_by == "tokens":
+                value = whole["input_tokens"] + whole["output_tokens"] if "input_tokens" in whole else None
+            sign = 1 if query.is_ascending else -1
+            return (float("inf") if value is None else sign * value, sign * row.n)
+
+        rows = sorted(map(self._row, self.runs.values()), key=place)
+        last = next((place(row) for row in rows if row.n == query.before), None) if query.before else (-float("inf"), 0)
+        if last is None:
+            raise no_such_run(query.before)
+        found = [row for row in rows if place(row) > last and fits(row)]
         return found[: query.limit if query.limit >= 0 else None]
 
     async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:

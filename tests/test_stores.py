@@ -20,7 +20,7 @@ import pytest
 from conftest import CAMPAIGN
 from memory_store import KeptLog, MemoryStore
 from plait.core import Call, File, Observation
-from plait.core.errors import JournalError, RecordChanged, SessionBusy, UnknownRun
+from plait.core.errors import ConfigError, JournalError, RecordChanged, SessionBusy, UnknownRun
 from plait.journal.carry import pack
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.postgres.store import PostgresStore
@@ -36,7 +36,7 @@ from plait.journal.records import (
     RunHead,
 )
 from plait.journal.results import Results
-from plait.journal.run_query import RunQuery
+from plait.journal.run_query import SORTS, RunQuery
 from plait.journal.spending import Reservation, SpendAmount, SpendBound
 from plait.journal.sqlite.store import SqliteStore
 from plait.journal.store import ENDED, Journal, read_timeline
@@ -293,11 +293,13 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         status = chance.choice(["answered", "failed", "waiting", "running", "gone"])
         guards = {name: [1] for name in ("taint", "approvals") if chance.random() < 0.3}
         outcome = {"type": status, **chance.choice([{"answer": f"in {asked}"}, {"reason": "why " + words[n % 5]}])}
-        totals: dict[str, Any] = {"guards": guards} if guards else {}
+        totals: dict[str, Any] = {}
         if chance.random() < 0.8:
+            totals = {"steps": n % 4, "input_tokens": n % 7, "output_tokens": 2, "seconds": n / 8, **totals}
             totals |= {"cost_usd": chance.choice([None, 0.0, 0.25, 1.5]), "calls": n}
         if chance.random() < 0.3:
-            totals["tree"] = {"runs": 2, "cost_usd": chance.choice([None, 0.5, 2.0])}
+            totals["tree"] = {"runs": 2, "input_tokens": 9, "output_tokens": n, "cost_usd": chance.choice([None, 0.5, 2.0])}
+        totals |= {"guards": guards} if guards else {}
         mark = chance.choice(["", "right", "wrong"])
         for store in stores:
             vars(store)["_clock"] = lambda n=n: float(n)
@@ -313,6 +315,16 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
                 await store.keep("result", "cell", made.run, json.dumps({"grade": {"mark": mark}}).encode())
             if n % 3 == 0:
                 await store.keep("rating", made.run, made.run, json.dumps({"good": n % 2 == 0, "why": "'"}).encode())
+    for sort in ["", *(sign + each for each in SORTS for sign in ("", "-"))]:
+        whole = [row.id for row in await stores[0].list_runs(RunQuery(sort=sort))]
+        for store in stores:  # pages of 3 are the whole list, each run once
+            pages = [await store.list_runs(RunQuery(sort=sort, limit=3))]
+            while pages[-1]:
+                pages.append(await store.list_runs(RunQuery(sort=sort, limit=3, before=pages[-1][-1].n)))
+            assert [row.id for page in pages for row in page] == whole, sort
+            if sort.strip("-") not in ("", "started"):
+                with pytest.raises(ConfigError, match="999"):
+                    await store.list_runs(RunQuery(sort=sort, before=999))
     matched: dict[str, bool] = {}
     for _ in range(400 if CAMPAIGN else 220):
         asked_for = {
@@ -339,6 +351,7 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
             "is_tainted": [True],
             "is_open": [True],
             "before": [10, 20],
+            "sort": [sign + each for each in SORTS for sign in ("", "-")],
             "limit": [0, 1, 3],
         }
         chosen = chance.sample(sorted(asked_for), chance.randint(0, 3))

@@ -65,7 +65,7 @@ class RecordedRuns:
     """The runs of a journal: lists, loads and rates them, and returns their open questions and costs.
 
     `list`, `questions` and `costs` take filters: `status`, `grade`, `rated`, `user`, `tags`, `agent`, `loop`, `model`,
-    `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`. A time is a `datetime`, seconds
+    `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`; `list` also `sort`. A time is a `datetime`, seconds
     since 1970, ISO 8601 or an age such as "7d". Each method has an asynchronous form with the same arguments, such as
     `alist`. A journal that does not exist yet has no runs.
     """
@@ -80,6 +80,7 @@ class RecordedRuns:
     def list(self, **filters: Any) -> Sequence[RunRow]:
         """Return the runs that match, the newest first; all without `limit`. Raises `ConfigError`.
 
+        `sort` "cost", "tokens", "seconds" or "steps": the greatest first; "-cost": the smallest first.
         `row.id` is its id. `row.head` has the question, user, tags and metadata, `row.outcome` how the run ended,
         `row.totals` what it used. `load` returns the whole run.
         """

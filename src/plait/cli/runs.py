@@ -17,7 +17,7 @@ from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.run_query import RunQuery, make_query, parse_age
+from plait.journal.run_query import SORTS, RunQuery, make_query, parse_age
 from plait.journal.store import Journal, wait_for
 from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.conversations.sessions import check_session_name
@@ -38,12 +38,13 @@ def find_run(run: str, given: str | None) -> tuple[RunRow, Journal]:
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="Maximum number of runs (default 20).")
 @options.filters
+@click.option("--sort", metavar="KEY", help=f"The greatest {', '.join(SORTS[1:])} first; with -KEY the smallest.")
 @options.flag("--children", help="Also list child runs.")
 @options.journal
 @options.as_list
 @click.pass_context
 def runs(context: click.Context, /, journal: str | None, as_object: bool, **filters: Any) -> None:
-    """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question.
+    """List the recorded runs, newest first without --sort: id, time, status, loop, steps, tokens, USD, question.
 
     Tokens and USD are those of the run with its child runs.
     """
@@ -62,7 +63,7 @@ def runs(context: click.Context, /, journal: str | None, as_object: bool, **filt
     if not rows:
         which = f" that are {query.status}" if query.status else ""
         which += f" of the session {clean(query.session)}" if query.session else ""
-        which += " that match" if query != RunQuery(query.status, session=query.session, limit=query.limit) else ""
+        which += " that match" if query != RunQuery(query.status, session=query.session, limit=query.limit, sort=query.sort) else ""
         click.echo(f"No runs{which} in {store.place}.{options.describe_no_match(filters)}", err=True)
         return
     lines = []

@@ -15,6 +15,8 @@ from plait.core.errors import ConfigError
 
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted")
 RATINGS = ("good", "bad")
+SORTS = ("started", "seconds", "cost", "tokens", "steps")
+"""What a list is sorted by: the greatest first, the newest of equal ones first."""
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 Time: TypeAlias = datetime | date | float | str
@@ -22,13 +24,16 @@ Time: TypeAlias = datetime | date | float | str
 
 
 class RunQuery(Struct, frozen=True):
-    """Which runs to list, the newest first; empty fields match all. `make_query` makes one from a user's words.
+    """Which runs to list, and in which order; empty fields match all. `make_query` makes one from a user's words.
 
     `status` may be "interrupted": the process of a running one is gone. `label` is its beginning, `labels` are whole.
     `words` must all occur in the question or the answer (without an answer, the reason), in upper or lower case.
     `parent` is the run that forks come from, `caller` the one that started child runs; child runs are listed only with
     `children`, `caller` or `numbers`. `is_tainted`: only runs that read content from outside. `is_open`: only runs that
-    have not ended, or ended with calls in doubt. `before`: only runs with a smaller number. `limit`: -1 for all.
+    have not ended, or ended with calls in doubt. `limit`: -1 for all.
+
+    `sort` is one of `SORTS`, with "-" before it for the smallest first; "" is "started". Cost and tokens include child
+    runs. Runs whose value is not known come last. `before`: only the runs that follow the run with this number.
 
     A run has all of `tags`. `agent` is the name in its head, or under which a server served it. `grade` is the mark of
     a comparison, `rated` (good or bad) that of a user. It began at `since` or later and before `until`, in seconds
@@ -59,12 +64,22 @@ class RunQuery(Struct, frozen=True):
     min_cost: float | None = None
     max_cost: float | None = None
     rated: str = ""
+    sort: str = ""
+
+    @property
+    def sorted_by(self) -> str:
+        """Return the value that sorts the runs; "" if their numbers do."""
+        return self.sort.removeprefix("-").replace("started", "")
+
+    @property
+    def is_ascending(self) -> bool:
+        return self.sort.startswith("-")
 
 
 ALL = RunQuery()
 
 TEXTS = ("status", "grade", "rated", "user", "agent", "loop", "model", "session", "words")
-FILTERS = (*TEXTS, "tags", "since", "until", "min_cost", "max_cost", "children", "limit", "before")
+FILTERS = (*TEXTS, "sort", "tags", "since", "until", "min_cost", "max_cost", "children", "limit", "before")
 """The fields that users give; `TEXTS` are texts."""
 
 
@@ -93,10 +108,15 @@ def make_query(**given: Any) -> RunQuery:
                 filters[name] = value
             case _:
                 filters[name] = _read_text(name, value)
-    for name, known in (("status", STATES), ("rated", RATINGS)):
-        if filters.get(name, known[0]) not in known:
+    for name, known in (("status", STATES), ("rated", RATINGS), ("sort", SORTS)):
+        if filters.get(name, known[0]).removeprefix("-" if name == "sort" else "") not in known:
             raise ConfigError(f"There is no {name} {filters[name]!r}.", hint=f"Use one of: {', '.join(known)}.")
     return RunQuery(**filters)
+
+
+def no_such_run(number: int) -> ConfigError:
+    """Return the error for `before`, if that run was deleted."""
+    return ConfigError(f"There is no run with the number {number} any more.", hint="List the runs from the start.")
 
 
 def parse_age(age: str) -> float:

@@ -35,7 +35,7 @@ from plait.view.run_search import PAGE
 
 T = TypeVar("T")
 
-FILTERS = (*TEXTS, "tag", "since", "until", "min_cost", "max_cost", "limit", "before")
+FILTERS = (*TEXTS, "sort", "tag", "since", "until", "min_cost", "max_cost", "limit", "before")
 """The query parameters of a list of runs."""
 
 
@@ -255,7 +255,7 @@ def read_filters(request: Request) -> dict[str, Any]:
     query = request.query_params
     if unknown := [name for name in query if name not in (*FILTERS, "by", "page")]:
         raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
-    given = {name: query[name] for name in (*TEXTS, "since", "until", "min_cost", "max_cost") if name in query}
+    given = {name: query[name] for name in (*TEXTS, "sort", "since", "until", "min_cost", "max_cost") if name in query}
     numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
     caller: Caller = request.state.caller
     return caller.in_journal({**given, **numbers, "tags": query.getlist("tag")})

@@ -31,7 +31,7 @@ def is_filtered(query: RunQuery) -> bool:
 
 
 def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
-    """Return the newest runs that match, and whether there are more. Raises `ConfigError`."""
+    """Return the first runs that match, and whether there are more. Raises `ConfigError`."""
     if not 1 <= query.limit <= MOST:
         raise ConfigError(f"A page can't have {query.limit} runs.", hint=f"Use 1 to {MOST}.")
     found = journal.find(replace(query, limit=query.limit + 1))

@@ -17,7 +17,7 @@ from plait.journal.postgres.leases import life_of_holder
 from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import check_content, crc_of_begun, crc_of_state, damaged_rows, read_time, read_turn
-from plait.journal.run_query import ALL, RunQuery
+from plait.journal.run_query import ALL, RunQuery, no_such_run
 from plait.journal.store import NEWEST, KeptRecord
 
 _DATA = r"regexp_replace(data, '\\u(0000|d[89a-f]..)', '\\ufffd', 'gi')::json"
@@ -35,6 +35,16 @@ RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, 
   (select ({_GRADE})::text {_GRADED}) as grade, {_RATED} as rating"""
 FROM = "from runs r join runs t on t.n = coalesce(r.root, r.n)"
 """A run and the one at the top of its tree, which holds the lease."""
+_OWN = """split_part(r.totals, ',"guards":', 1)"""
+_WHOLE = f"""coalesce(nullif(split_part({_OWN}, '"tree":', 2), ''), {_OWN})"""
+_NUMBER = """nullif(nullif(rtrim(split_part(split_part({}, '"{}":', 2), ',', 1), '}}'), ''), 'null')::double precision"""
+_VALUES = {
+    "seconds": _NUMBER.format(_OWN, "seconds"),
+    "cost": "r.cost",
+    "tokens": " + ".join(_NUMBER.format(_WHOLE, name) for name in ("input_tokens", "output_tokens")),
+    "steps": _NUMBER.format(_OWN, "steps"),
+}
+"""What runs are sorted by. To cut texts is three times as fast as to read JSON; Plait writes totals without spaces."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -96,13 +106,16 @@ class PostgresIndex:
         )
 
     async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
-        where, values = _conditions(query)
+        (where, values), order = _conditions(query), _order(query)
         is_going_on = query.status in ("running", "interrupted")  # which of both, only the whole row tells
         limit = None if is_going_on or query.limit < 0 else query.limit
         # Chosen first and joined then: long columns of runs that are not shown are not read.
-        chosen = f"select r.n {FROM} where {where} order by r.n desc limit %(most)s"
-        question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by r.n desc"
+        chosen = f"select r.n from runs r where {where} order by {order} limit %(most)s"
+        question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by {order}"
         found = [read_run(row) for row in await self._fetch(question, {**values, "most": limit})]
+        if not found and query.before and query.sorted_by:
+            if not await self._fetch("select 1 from runs where n = %s", [query.before]):
+                raise no_such_run(query.before)
         if is_going_on:
             found = [row for row in found if row.status == query.status]
         return found[: query.limit] if query.limit >= 0 else found
@@ -110,9 +123,9 @@ class PostgresIndex:
     async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
         if query.status in ("running", "interrupted"):
             query = structs.replace(query, numbers=tuple(row.n for row in await self.list_runs(query)) or (0,))
-        where, values = _conditions(query)
+        (where, values), order = _conditions(query), _order(query)
         columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
-        question = f"select {columns} {FROM} where {where} order by r.n desc limit %(most)s"
+        question = f"select {columns} {FROM} where {where} order by {order} limit %(most)s"
         values["most"] = query.limit if query.limit >= 0 else None
         found = await self._database.execute(question, values, seconds=READ_SECONDS)
         return [
@@ -183,10 +196,26 @@ class PostgresIndex:
         return {digest: check_content(each, stored.get(digest), self.place) for digest, each in wanted.items()}
 
 
+def _rank(query: RunQuery) -> str:
+    if not query.sorted_by:
+        return "r.n"
+    return f"coalesce({_VALUES[query.sorted_by]}, '{'' if query.is_ascending else '-'}infinity')"  # the unknown: last
+
+
+def _order(query: RunQuery) -> str:
+    direction = "asc" if query.is_ascending else "desc"
+    return f"{_rank(query)} {direction}, r.n {direction}"
+
+
 def _conditions(query: RunQuery) -> tuple[str, dict[str, Any]]:
     """Return the condition on runs `r` that match, and its values; running runs for interrupted ones."""
     conditions: dict[str, tuple[str, Any]] = {
-        "before": ("r.n < %(before)s", query.before),
+        "before": (
+            f"({_rank(query)}, r.n) {'>' if query.is_ascending else '<'} "
+            f"(select {_rank(query)}, r.n from runs r where r.n = %(before)s)" if query.sorted_by
+            else f"r.n {'>' if query.is_ascending else '<'} %(before)s",
+            query.before,
+        ),
         "status": ("r.status = %(status)s", "running" if query.status == "interrupted" else query.status),
         "loop": ("r.loop = %(loop)s", query.loop),
         "session": ("r.session <> '' and r.session = %(session)s", query.session),

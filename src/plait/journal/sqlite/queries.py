@@ -21,7 +21,7 @@ from plait.journal import codec
 from plait.journal.claims import no_runs, several_runs, unknown_run
 from plait.journal.records import LastTurn, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import check_content, damaged_rows, read_run, read_time, read_turn
-from plait.journal.run_query import ALL, RunQuery
+from plait.journal.run_query import ALL, RunQuery, no_such_run
 from plait.journal.sqlite import connections, faults
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
@@ -45,6 +45,14 @@ _SESSION = "session <> '' AND session"  # spelled as in its index
 CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
 _IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 _COST = "json_extract(totals, iif(json_type(totals, '$.tree') = 'object', '$.tree.cost_usd', '$.cost_usd'))"
+_WHOLE = "iif(json_type(totals, '$.tree') = 'object', json_extract(totals, '$.tree'), totals)"
+_VALUES = {
+    "seconds": "json_extract(totals, '$.seconds')",
+    "cost": _COST,
+    "tokens": f"json_extract({_WHOLE}, '$.input_tokens') + json_extract({_WHOLE}, '$.output_tokens')",
+    "steps": "json_extract(totals, '$.steps')",
+}
+"""What runs are sorted by. Where it is not known, it is NULL, which `_rank` puts last."""
 _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -55,27 +63,34 @@ def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
 
 
 def _list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
-    """Return the runs that match, the newest first. See `RunQuery`."""
+    """Return the runs that match, in order. See `RunQuery`."""
     runs: list[RunRow] = []
-    for found in _select(connection, _RUN, query):
+    is_going_on = query.status in ("running", "interrupted")  # which of both, only the whole row tells
+    for found in _select(connection, _RUN, query, -1 if is_going_on else query.limit):
         if len(runs) >= query.limit >= 0:
             break
         run = _read_run(found, path)
-        if query.status not in ("running", "interrupted") or run.status == query.status:
+        if not is_going_on or run.status == query.status:
             runs.append(run)
     return runs
 
 
 def _select(
-    connection: sqlite3.Connection, columns: str, query: RunQuery, limit: int = -1
+    connection: sqlite3.Connection, columns: str, query: RunQuery, limit: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Return the columns of the runs that match, the newest first; running runs for interrupted ones."""
+    """Return the columns of the runs that match, in order; running runs for interrupted ones."""
+    order, sign, rank = ("ASC", ">", "9e999") if query.is_ascending else ("DESC", "<", "-1")
+    rank = f"coalesce({_VALUES[query.sorted_by]}, {rank})" if query.sorted_by else "n"  # what is unknown comes last
+    last: tuple[Any, ...] | None = (query.before,)
+    if query.before and query.sorted_by:
+        last = connection.execute(f"SELECT {rank}, n FROM runs WHERE n = ?", last).fetchone()
+        if last is None:
+            raise no_such_run(query.before)
     words = query.words.casefold().split()
     if words:
         connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
     has_model = "SELECT 1 FROM json_each(head, '$.models') WHERE json_extract(value, '$.spec') = ?"
     conditions: list[tuple[str, Any]] = [
-        ("n < ?", query.before),
         ("status = ?", "running" if query.status == "interrupted" else query.status),
         ("loop = ?", query.loop),
         (f"{_SESSION} = ?", query.session),
@@ -109,7 +124,15 @@ def _select(
         where.append("json_array_length(totals, '$.guards.taint') > 0")
     if query.is_open:
         where.append("(outcome IS NULL OR json_array_length(totals, '$.guards.approvals') > 0)")
-    sql = f"SELECT {columns} FROM runs WHERE {' AND '.join(where or ['1'])} ORDER BY n DESC LIMIT ?"
+    if query.before:
+        where.append(f"({rank}, n) {sign} (?, ?)" if query.sorted_by else f"n {sign} ?")
+        values += last
+    chosen = f"FROM runs WHERE {' AND '.join(where or ['1'])}"
+    if not query.sorted_by:
+        return connection.execute(f"SELECT {columns} {chosen} ORDER BY n {order} LIMIT ?", [*values, limit])
+    # Chosen first and read then: sorting all runs with their long columns is slow.
+    chosen = f"(SELECT n AS chosen, {rank} AS rank {chosen} ORDER BY rank {order}, n {order} LIMIT ?)"
+    sql = f"SELECT {columns} FROM {chosen} JOIN runs ON n = chosen ORDER BY rank {order}, n {order}"
     return connection.execute(sql, [*values, limit])
 
 
