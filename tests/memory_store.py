@@ -180,7 +180,9 @@ class MemoryStore:
         heads = [log.head for log in self.runs.values()]
         found = {"loops": {head.loop["name"] for head in heads}, "sessions": {head.session for head in heads} - {""}}
         models = {each["spec"] for head in heads for each in head.models.values()}
-        return {name: sorted(values) for name, values in {**found, "models": models}.items()}
+        found |= {"agents": {head.agent for head in heads} - {""}, "users": {head.user for head in heads} - {""}}
+        found |= {"models": models, "tags": {tag for head in heads for tag in head.tags}}
+        return {name: sorted(values) for name, values in found.items()}
 
     async def list_turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> Any:
         while before and self.runs[before].head.parent:

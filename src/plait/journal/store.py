@@ -254,7 +254,7 @@ class Store(SpendingStore, Protocol):
         ...
 
     async def list_values(self) -> dict[str, list[str]]:
-        """Return the names of "loops", "sessions" and "models" of the `NEWEST` runs, in order."""
+        """Return the "loops", "sessions", "models", "agents", "users" and "tags" of the `NEWEST` runs, in order."""
         ...
 
     async def list_turns(

@@ -45,18 +45,20 @@ def find_unfinished(journal: Journal, label: str = "") -> list[RunRow]:
 
 
 def list_choices(journal: Journal, label: str = "") -> dict[str, list[str]]:
-    """Return the loops, sessions and models that a filter offers: those of the newest runs, with a `label` only of
+    """Return the values that a filter offers (`Store.list_values`): those of the newest runs, with a `label` only of
     these (see `RunQuery`). Leaves out sessions that clients did not name."""
     try:
         if label:
             heads = [row.head for row in journal.find(RunQuery(limit=RECENT, label=label))]
             named = {"loops": [[each.loop["name"]] for each in heads], "sessions": [[each.session] for each in heads]}
             named["models"] = [[str(model["spec"]) for model in each.models.values()] for each in heads]
+            named |= {"agents": [[each.agent] for each in heads], "users": [[each.user] for each in heads]}
+            named["tags"] = [list(each.tags) for each in heads]
             found = {name: sorted(set(chain(*values)) - {""}) for name, values in named.items()}
         else:
             found = wait_for(journal.store.list_values())
     except NoJournal:
-        return {"loops": [], "sessions": [], "models": []}
+        found = {name: [] for name in ("loops", "sessions", "models", "agents", "users", "tags")}
     return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}
 
 
@@ -70,8 +72,8 @@ def find_changed(journal: Journal, known: dict[int, Any], after: int, label: str
         recent += journal.find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - after, label=label))
     watched = {n for n, (status, *_) in known.items() if status in UNFINISHED} - {row.n for row in recent}
     rows = {row.n: row for row in [*recent, *find_numbered(journal, tuple(watched))]}
-    moved = [n for n, row in rows.items() if known.get(n) != (row.status, row.updated, row.grade)]
-    known.update({n: (row.status, row.updated, row.grade) for n, row in rows.items()})
+    moved = [n for n, row in rows.items() if known.get(n) != (row.status, row.updated, row.grade, row.rating)]
+    known.update({n: (row.status, row.updated, row.grade, row.rating) for n, row in rows.items()})
     for n in [n for n, (status, *_) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
         del known[n]  # it is not watched any more, and a page may be open for weeks
     return [rows[n] for n in sorted(moved) if rows[n].head.caller is None], newest

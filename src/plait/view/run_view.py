@@ -30,14 +30,16 @@ ANSWER = 100_000
 
 
 def list_entry(row: RunRow) -> dict[str, Any]:
-    """Return a run as the list shows it, with shortened texts."""
+    """Return a run as the list shows it, with shortened texts. Tokens and cost include those of its child runs."""
     outcome, totals, head = row.outcome or {}, row.totals, row.head
+    whole = totals.get("tree") or totals
     label = RunLabel.parse(head.label)
     return {
         "n": row.n,
         "run": head.run,
         "status": row.status,
         "grade": row.grade,
+        "rating": row.rating,
         "question": _shorten(head.question),
         "answer": _shorten(format_answer(outcome.get("answer"))),
         "reason": _shorten(outcome.get("reason") or ""),
@@ -54,13 +56,13 @@ def list_entry(row: RunRow) -> dict[str, Any]:
         "updated": row.updated,
         "steps": totals.get("steps"),
         "calls": totals.get("calls"),
-        "in": totals.get("input_tokens"),
-        "out": totals.get("output_tokens"),
-        "cached": totals.get("cached_tokens"),
-        "cache_writes": totals.get("cache_write_tokens"),
-        "reasoning_tokens": totals.get("reasoning_tokens"),
-        "estimated": totals.get("estimated", False),
-        "cost": totals.get("cost_usd"),
+        "in": whole.get("input_tokens"),
+        "out": whole.get("output_tokens"),
+        "cached": whole.get("cached_tokens"),
+        "cache_writes": whole.get("cache_write_tokens"),
+        "reasoning_tokens": whole.get("reasoning_tokens"),
+        "estimated": whole.get("estimated", False),
+        "cost": whole.get("cost_usd"),
         "seconds": totals.get("seconds"),
     }
 

@@ -134,12 +134,10 @@ class PostgresIndex:
         ]
 
     async def list_values(self) -> dict[str, list[str]]:
-        newest = f"(select loop, session, models from runs order by n desc limit {NEWEST}) r"
-        queries = {
-            "loops": f"select distinct loop from {newest}",
-            "sessions": f"select distinct session from {newest}",
-            "models": f"select distinct unnest(models) from {newest}",
-        }
+        newest = f"(select loop, session, agent, for_user, tags, models from runs order by n desc limit {NEWEST}) r"
+        columns = {"loops": "loop", "sessions": "session", "agents": "agent", "users": "for_user"}
+        columns |= {"models": "unnest(models)", "tags": "unnest(tags)"}
+        queries = {name: f"select distinct {column} from {newest}" for name, column in columns.items()}
         values = {}
         for name, query in queries.items():
             found = await self._database.execute(query, seconds=READ_SECONDS)

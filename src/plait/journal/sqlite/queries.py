@@ -235,10 +235,10 @@ class SqliteIndex:
         return await self._list(read)
 
     async def list_values(self) -> dict[str, list[str]]:
-        newest = f"(SELECT loop, session, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
-        queries = {
-            "loops": f"SELECT DISTINCT loop FROM {newest}",
-            "sessions": f"SELECT DISTINCT session FROM {newest}",
+        newest = f"(SELECT loop, session, agent, user, tags, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
+        columns = {"loops": "loop", "sessions": "session", "agents": "agent", "users": "user"}
+        queries = {name: f"SELECT DISTINCT {column} FROM {newest}" for name, column in columns.items()} | {
+            "tags": f"SELECT DISTINCT value FROM {newest}, json_each(tags)",
             "models": f"SELECT DISTINCT json_extract(value, '$.spec') FROM {newest}, json_each(head, '$.models')",
         }
 

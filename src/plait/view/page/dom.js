@@ -96,11 +96,15 @@ export const tokens = (each) => {
   return `${each.estimated ? "about " : ""}${number(each.in)} in${read}, ${number(each.out)} out${written}`;
 };
 
-// When, as a person says it; the whole time stands in the element's title.
-export const when = (seconds) => {
+// When, as a person says it; the whole time stands in the element's title. `isShort`: for a column of a table.
+export const when = (seconds, isShort = false) => {
   const at = new Date(seconds * 1000),
     ago = Date.now() / 1000 - seconds;
-  const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+  const day = at.toLocaleDateString(undefined, {
+    day: "numeric",
+    month: "short",
+    year: isShort && ago < 300 * 86400 ? undefined : "numeric",
+  });
   const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
   const words =
     ago < 60
@@ -135,18 +139,27 @@ export const STATES = {
   cancelled: ["–", "cancelled"],
   interrupted: ["~", "interrupted"],
 };
-// How a run ended: an answer that a comparison graded as wrong is no success.
-export const endOf = (run) => (run.grade && !run.grade.success && run.status === "answered" ? "wrong" : run.status);
-export const chip = (run) => {
+// How a run ended: an answer that a comparison graded as wrong, or a user rated as bad, is no success.
+export const endOf = (run) =>
+  run.status === "answered" && ((run.grade && !run.grade.success) || run.rating === "bad") ? "wrong" : run.status;
+// `isShort`: grade and rating are words beside the status, which only a title and a screen reader have whole.
+export const chip = (run, isShort = false) => {
   const end = endOf(run),
     [sign, words] = STATES[run.status] || ["·", run.status];
-  return make(
+  const more = [
+    run.grade ? ["graded", run.grade.mark, run.grade.success] : null,
+    run.rating ? ["rated", run.rating, run.rating === "good"] : null,
+  ].filter(Boolean);
+  const whole = make(
     `span.chip.is-${end}`,
     {},
     make("span", { "aria-hidden": "true" }, end === "wrong" ? "✗" : sign),
     ` ${words}`,
-    run.grade ? make("bdi", {}, shown(`, graded ${run.grade.mark}`)) : null,
+    isShort ? null : more.map(([how, word]) => make("bdi", {}, shown(`, ${how} ${word}`))),
   );
+  if (!isShort) return whole;
+  const label = ([how, word]) => ({ role: "img", title: `${how} ${flat(word)}`, "aria-label": `${how} ${flat(word)}` });
+  return [whole, more.map((each) => make(`span.chip.is-${each[2] ? "answered" : "wrong"}`, label(each), shown(each[1])))];
 };
 
 // -- what is said aloud, politely and not too often

@@ -92,7 +92,7 @@ const among = (selector, by) => {
 };
 const reach = (found) => {
   if (!found) return;
-  const to = found.matches("li.run") ? found.querySelector("h3 a") : found.querySelector("h3");
+  const to = found.matches(".run") ? found.querySelector("a") : found.querySelector("h3");
   found.scrollIntoView({ block: "nearest" });
   to.focus({ preventScroll: true });
   to.scrollIntoView({ block: "nearest" });
@@ -111,8 +111,8 @@ export const keys = ({ live, dark, page, where }) => {
       if (!page()?.search) go("#/");
       setTimeout(() => document.getElementById("search")?.focus(), 60);
     },
-    j: () => reach(among(".step, li.run", 1)),
-    k: () => reach(among(".step, li.run", -1)),
+    j: () => reach(among(".step, .run", 1)),
+    k: () => reach(among(".step, .run", -1)),
     e: () => reach([...document.querySelectorAll(".step")].at(-1)),
     w: () => {
       const at = step();

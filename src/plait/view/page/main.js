@@ -25,7 +25,10 @@ const place = () => {
       }
     });
   if (file && parts[0] !== "runs") return { parts: ["runs", file.run.run], query: {} };
-  return { parts, query: Object.fromEntries(new URLSearchParams(query)) };
+  const values = {};
+  for (const [name, value] of new URLSearchParams(query))
+    values[name] = name in values ? [values[name], value].flat() : value;
+  return { parts, query: values };
 };
 const where = () => {
   const [kind, id, what, at] = place().parts;

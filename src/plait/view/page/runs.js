@@ -1,105 +1,198 @@
-// The list of runs: live ones on top, filters, search, pages; what happens elsewhere comes in as it does.
-import { announce, button, chip, duration, flat, line, link, make, many, money, number, shown, when } from "./dom.js";
+// The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
+import { announce, button, chip, duration, flat, line, link, make, number, shown, tokens, when } from "./dom.js";
 
+const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted"];
+// The filters of the address: name, label, and the values to choose from (a name of `about.choices`, or the values).
 const FILTERS = [
-  ["status", "How it ended"],
-  ["loop", "Loop"],
-  ["agent", "Agent"],
-  ["session", "Session"],
-  ["model", "Model"],
+  ["status", "Status", STATUSES],
+  ["agent", "Agent", "agents"],
+  ["loop", "Loop", "loops"],
+  ["model", "Model", "models"],
+  ["user", "User", "users"],
+  ["tag", "Tag", "tags"],
+  ["session", "Session", "sessions"],
+  ["grade", "Grade", ["right", "wrong"]],
+  ["rated", "Rating", ["good", "bad"]],
+  ["since", "Since", null, "7d, or 2026-11-20"],
+  ["until", "Until", null, "1d, or 2026-11-20"],
+  ["min_cost", "At least USD", null, "0.05"],
+  ["max_cost", "At most USD", null, "1"],
 ];
-const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"];
-const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""}`;
-const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
+const SORTS = [
+  ["started", "newest first"],
+  ["-started", "oldest first"],
+  ["cost", "most expensive first"],
+  ["-cost", "cheapest first"],
+  ["tokens", "most tokens first"],
+  ["-tokens", "fewest tokens first"],
+  ["seconds", "slowest first"],
+  ["-seconds", "fastest first"],
+  ["steps", "most steps first"],
+  ["-steps", "fewest steps first"],
+];
+const text = (value) => (value ? make("bdi", { title: flat(value) }, shown(flat(value, 60))) : "");
+// The columns: head, class, content, and what sorts by it. A column of texts is hidden while no run has one.
+const COLUMNS = [
+  ["Status", "status", (run) => chip(run, true)],
+  ["Question", "asked", (run) => question(run)],
+  ["Agent", "word", (run) => text(run.agent)],
+  ["Loop", "word.minor", (run) => text(run.loop)],
+  ["Model", "word.minor", (run) => text(run.models.join(", "))],
+  ["User", "word", (run) => text(run.user)],
+  ["Tags", "word.minor", (run) => text(run.tags.join(", "))],
+  ["Session", "word.minor", (run) => text(run.session)],
+  ["Steps", "number.minor", (run) => (run.steps ? number(run.steps) : ""), "steps"],
+  ["Tokens", "number", (run) => (run.in || run.out ? number(run.in + run.out) : ""), "tokens"],
+  ["USD", "number", (run) => (run.cost === null || run.cost === undefined ? "" : dollars(run.cost)), "cost"],
+  ["Time", "number", (run) => duration(run.seconds), "seconds"],
+  ["Started", "number", (run) => when(run.started, true), "started"],
+];
+const UNITS = { Steps: "steps", Tokens: "tokens", USD: "USD" };
+const dollars = (usd) => (usd === 0 || usd >= 0.0001 ? usd.toFixed(4) : String(Number(usd.toPrecision(2))));
+const question = (run) => [
+  link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`, {
+    title: flat(run.answer || run.reason || "", 400) || null,
+  }),
+  run.parent ? make("span.quiet", {}, ` fork at ${run.fork_at}`) : null,
+];
+const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""} ${run.rating}`;
+const isLive = (run) => run.status === "running" || run.status === "waiting";
 
+const PAGE = 60;
 // Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
 
-// The two runs to show side by side, kept while the user looks at other pages.
-const chosen = [];
+// The selected runs by id, kept while the user looks at other pages.
+const chosen = new Map();
+// What can be done with them: each function gets the data source and the runs, and returns an element or null. Other
+// modules add theirs.
+export const selectionActs = [
+  (_, runs) =>
+    runs.length === 2
+      ? link("Side by side", `#/sides/${runs.map((run) => encodeURIComponent(run.run)).join("/")}`, {
+          class: "main-act",
+        })
+      : null,
+];
 
-// The filter that the user just changed. It keeps the focus when the list is drawn again.
-let touched = "";
+// The filter that the user just changed, which keeps the focus when the list is drawn again, and the open filters.
+let touched = "",
+  isOpen = false;
+
+export const addressOf = (wanted) => {
+  const values = Object.entries(wanted).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
+  const query = new URLSearchParams(values.filter(([, value]) => value !== "" && value !== undefined));
+  return `#/${query.size ? `?${query}` : ""}`;
+};
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;
   const about = await source.about();
-  const choices = { ...about.choices, statuses: STATUSES, agents: about.agents.map((each) => each.name) };
+  const choices = about.choices;
+  choices.agents = [...new Set([...about.agents.map((each) => each.name), ...choices.agents])];
+  const { sort = "", words = "", ...filters } = wanted;
+  const isFiltered = Object.keys(wanted).length > 0;
+  const go = (changes) => {
+    const next = addressOf({ ...wanted, words: search.value.trim(), ...changes });
+    if (next !== location.hash && !(next === "#/" && !location.hash)) location.hash = next;
+  };
   const search = make("input", {
     type: "search",
     id: "search",
-    value: wanted.words || "",
+    value: words,
     placeholder: "Search",
     autocomplete: "off",
-    "aria-describedby": "search-hint",
+    "aria-label": "Search",
+    title: "Every word must occur in the question, the answer or the reason. Enter searches.",
   });
-  const plural = { status: "statuses", loop: "loops", agent: "agents", session: "sessions", model: "models" };
-  const selects = FILTERS.map(([name, label]) => {
-    const known = choices[plural[name]] || [];
-    const options = wanted[name] && !known.includes(wanted[name]) ? [wanted[name], ...known] : known;
-    const select = make(
-      "select",
-      { id: `filter-${name}` },
-      make("option", { value: "" }, "any"),
-      options.map((each) => make("option", { value: each, selected: wanted[name] === each }, each)),
-    );
-    select.addEventListener("change", () => {
-      touched = select.id;
-      apply();
+  const field = (name, label, control) => {
+    control.addEventListener("change", () => {
+      touched = control.id;
+      go({ [name]: control.value });
     });
-    return [name, label, select];
-  });
-  const apply = () => {
-    const values = Object.fromEntries(
-      [["words", search.value.trim()], ...selects.map(([name, , select]) => [name, select.value])].filter(
-        ([, value]) => value,
-      ),
-    );
-    const next = `#/${Object.keys(values).length ? `?${new URLSearchParams(values)}` : ""}`;
-    if (next !== location.hash) location.hash = next;
+    return make("div.field", {}, make("label", { for: control.id }, label), control);
   };
-  const filtered = selects.some(([name]) => wanted[name]);
-  const form = make(
-    "form.filters",
-    { role: "search", "aria-label": "Runs" },
-    make(
-      "div.field.search",
-      {},
-      make("label", { for: "search" }, "Search"),
-      search,
-      make(
-        "p.hint",
-        { id: "search-hint" },
-        "Every word must occur in the question, the answer or the reason. Enter searches.",
-      ),
-    ),
-    make(
-      "details.more-filters",
-      { open: filtered || back !== "" },
-      make("summary", {}, "Filter"),
-      make(
-        "div.selects",
-        {},
-        selects.map(([name, label, select]) =>
-          make("div.field", {}, make("label", { for: `filter-${name}` }, label), select),
-        ),
-      ),
-    ),
+  const select = (id, now, options) =>
+    make("select", { id }, options.map(([value, label]) => make("option", { value, selected: now === value }, label)));
+  const fields = FILTERS.map(([name, label, known, example]) => {
+    const now = [wanted[name] || ""].flat()[0];
+    if (known === null)
+      return field(name, label, make("input", { id: `filter-${name}`, value: now, placeholder: example }));
+    const values = new Set([...(now ? [now] : []), ...(Array.isArray(known) ? known : choices[known])]);
+    const options = [["", "any"], ...[...values].map((each) => [each, flat(each, 60)])];
+    return field(name, label, select(`filter-${name}`, now, options));
+  });
+  fields.push(field("sort", "Order", select("sort", sort || "started", SORTS)));
+  const panel = make("div.selects", { id: "filters" }, fields);
+  const opener = button(
+    "Filter",
+    () => {
+      isOpen = !isOpen;
+      showPanel();
+    },
+    { class: "filter-button", "aria-controls": "filters" },
   );
+  const showPanel = () => {
+    panel.hidden = !isOpen;
+    opener.setAttribute("aria-expanded", String(isOpen));
+  };
+  showPanel();
+  const form = make("form.filters", { role: "search", "aria-label": "Runs" }, search, opener);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    apply();
+    go({});
   });
+  const named = [["words", "Words"], ...FILTERS];
+  const chips = Object.entries({ words, ...filters }).flatMap(([name, value]) =>
+    [value].flat().map((each) => {
+      if (!each) return null;
+      const label = named.find(([known]) => known === name)?.[1] || name;
+      const rest = [value].flat().filter((other) => other !== each);
+      return button(
+        [`${label}: `, make("bdi", {}, shown(flat(each, 40))), make("span", { "aria-hidden": "true" }, " ×")],
+        () => {
+          if (name === "words") search.value = "";
+          go({ [name]: rest });
+        },
+        { class: "filter-chip", "aria-label": `Remove the filter ${label}: ${flat(each, 40)}` },
+      );
+    }),
+  );
 
-  const live = make("ol.runs"),
-    list = make("ol.runs"),
+  const live = make("tbody.live", { role: "rowgroup" }),
+    list = make("tbody.all", { role: "rowgroup" }),
     state = make("p.quiet", { role: "status" }),
     connectionNotice = make("p.lost", { role: "status" });
-  const liveSection = make(
-    "section",
-    { "aria-labelledby": "live-title" },
-    make("h2", { id: "live-title" }, "Running, or waiting for you"),
+  const head = ([name, kind, , sorts]) => {
+    const isNow = sorts && (sort || "started").replace("-", "") === sorts;
+    const isUp = sort.startsWith("-");
+    return make(
+      `th.${kind}`,
+      { scope: "col", role: "columnheader", "aria-sort": isNow ? (isUp ? "ascending" : "descending") : null },
+      sorts
+        ? button(
+            [name, make("span.arrow", { "aria-hidden": "true" }, isNow ? (isUp ? " ↑" : " ↓") : "")],
+            () => go({ sort: isNow && !isUp ? `-${sorts}` : sorts === "started" ? "" : sorts }),
+            { title: `Sort by ${name === "USD" ? "cost" : name.toLowerCase()}` },
+          )
+        : name,
+    );
+  };
+  const all = make("input", { type: "checkbox", "aria-label": "Select all runs of the list" });
+  all.addEventListener("change", () => {
+    for (const box of table.querySelectorAll(".run .pick input"))
+      if (box.checked !== all.checked) box.click();
+  });
+  const table = make(
+    "table.table",
+    { role: "table", "aria-label": "Runs" },
+    make(
+      "thead",
+      { role: "rowgroup" },
+      make("tr", { role: "row" }, make("th.pick", { scope: "col", role: "columnheader" }, all), COLUMNS.map(head)),
+    ),
     live,
+    list,
   );
   const more = button(
     "Show more",
@@ -115,99 +208,68 @@ export const runsPage = async (place, source, wanted) => {
     },
     { class: "more-runs", hidden: true },
   );
-  const compare = make("div.compare", { role: "region", "aria-label": "Side by side", hidden: true });
+  const selection = make("div.selection", { role: "region", "aria-label": "Selected runs", hidden: true });
   let last = 0,
     most = KEPT;
 
   const tellChosen = () => {
-    compare.hidden = !chosen.length;
-    const go =
-      chosen.length === 2
-        ? link("Look at them side by side", `#/sides/${chosen.map(encodeURIComponent).join("/")}`, {
-            class: "main-act",
-          })
-        : make("span", {}, "Choose one more to look at both side by side.");
-    compare.replaceChildren(
-      go,
-      " ",
+    const runs = [...chosen.values()];
+    selection.hidden = !runs.length;
+    selection.replaceChildren(
+      make("span", {}, `${number(runs.length)} selected`),
+      ...selectionActs.map((act) => act(source, runs)).filter(Boolean),
       button("Clear", () => {
-        chosen.length = 0;
-        document.querySelectorAll(".pick input").forEach((each) => {
+        chosen.clear();
+        table.querySelectorAll(".pick input").forEach((each) => {
           each.checked = false;
         });
         tellChosen();
       }),
     );
   };
-  const pick = (run) => {
+  const drawn = (run) => {
     const box = make("input", {
       type: "checkbox",
-      checked: chosen.includes(run.run),
-      "aria-label": `Side by side: ${flat(run.question, 60)}`,
+      checked: chosen.has(run.run),
+      "aria-label": `Select: ${flat(run.question, 60)}`,
     });
     box.addEventListener("change", () => {
-      const at = chosen.indexOf(run.run);
-      if (box.checked && at < 0) chosen.push(run.run);
-      if (!box.checked && at >= 0) chosen.splice(at, 1);
-      while (chosen.length > 2) {
-        const out = chosen.shift();
-        const other = [...document.querySelectorAll("li.run")]
-          .find((each) => each.dataset.run === out)
-          ?.querySelector(".pick input");
-        if (other) other.checked = false;
-      }
+      if (box.checked) chosen.set(run.run, run);
+      else chosen.delete(run.run);
       tellChosen();
     });
-    return make("label.pick", { title: "Choose for side by side" }, box);
-  };
-  const drawn = (run) => {
-    const said =
-      run.answer ||
-      (run.status === "waiting" ? run.reason : run.answer === "" && run.status !== "running" ? run.reason : "");
     return make(
-      "li.run",
-      { "data-run": run.run, "data-n": run.n, "data-state": stateOf(run) },
-      pick(run),
-      make(
-        "div.run-body",
-        {},
-        make("h3", {}, link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`)),
-        said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
-        line(
-          "facts-line",
-          chip(run),
-          make("bdi", {}, shown(run.loop)),
-          run.agent ? make("bdi", {}, shown(run.agent)) : "",
-          run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))),
-          run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "",
-          run.parent ? `fork at step ${run.fork_at}` : "",
-          run.steps ? many(run.steps, "step") : "",
-          used(run),
-          duration(run.seconds),
-          run.cost === null || run.cost === undefined ? "" : money(run.cost),
-          when(run.started),
-        ),
-      ),
+      "tr.run",
+      { role: "row", "data-run": run.run, "data-n": run.n, "data-state": stateOf(run) },
+      make("td.pick", { role: "cell" }, make("label", {}, box)),
+      COLUMNS.map(([name, kind, content]) => {
+        const cell = make(`td.${kind}`, { role: "cell", "data-unit": UNITS[name] }, content(run));
+        if (name === "Tokens") cell.title = tokens(run);
+        return cell;
+      }),
     );
   };
-  const isLive = (run) => run.status === "running" || run.status === "waiting";
   const tidy = () => {
-    liveSection.hidden = !live.children.length;
-    state.textContent =
-      list.children.length || live.children.length
-        ? ""
-        : wanted.words || filtered
-          ? "No run is like that."
-          : "There is no run yet. Start one, or run `plait run`.";
+    COLUMNS.forEach(([, kind], i) => {
+      if (!kind.startsWith("word")) return;
+      const cells = [...table.rows].map((row) => row.cells[i + 1]);
+      const isEmpty = !cells.slice(1).some((cell) => cell.hasChildNodes());
+      for (const cell of cells) cell.hidden = isEmpty;
+    });
+    const isEmpty = !list.children.length && !live.children.length;
+    table.hidden = isEmpty;
+    state.textContent = !isEmpty
+      ? ""
+      : isFiltered
+        ? "No run is like that."
+        : "There is no run yet. Start one, or run `plait run`.";
   };
   const page = async () => {
     const before = list.children.length;
-    const found = await source.runs({ ...wanted, before: last });
+    const found = await source.runs({ ...wanted, before: last || "", limit: PAGE });
     if (!last) live.replaceChildren(...found.live.map(drawn));
     const there = new Set([...list.children].map((each) => each.dataset.run));
-    list.append(
-      ...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || wanted.words || filtered)).map(drawn),
-    );
+    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || isFiltered)).map(drawn));
     last = found.runs.at(-1)?.n || last;
     most = Math.max(KEPT, list.children.length);
     more.hidden = !found.more;
@@ -222,48 +284,44 @@ export const runsPage = async (place, source, wanted) => {
       more.hidden = false;
     }
   };
-  // With filters, the list gets no new runs; only the runs in it change.
+  // With filters or another order, the list gets no new runs; only the runs in it change.
   const take = (news) => {
-    const still = wanted.words || filtered;
     for (const run of news.runs) {
-      const there = [...place.querySelectorAll("li.run")].find((each) => each.dataset.run === run.run);
+      const there = [...place.querySelectorAll("tr.run")].find((each) => each.dataset.run === run.run);
       if (there && there.dataset.state === stateOf(run)) continue;
       const focused = there?.contains(document.activeElement);
       const item = drawn(run);
       if (there) {
-        if (isLive(run) === live.contains(there) || still) there.replaceWith(item);
+        if (isLive(run) === live.contains(there) || isFiltered) there.replaceWith(item);
         else {
           there.remove();
           (isLive(run) ? live : list).prepend(item);
         }
         if (focused) item.querySelector("a").focus();
-      } else if (!still) {
+      } else if (!isFiltered) {
         (isLive(run) ? live : list).prepend(item);
         announce(`${isLive(run) ? "A run began" : "A run ended"}: ${flat(run.question, 80)}`);
       }
     }
-    trim();
+    if (!isFiltered) trim();
     tidy();
   };
+  place.classList.add("wide");
   place.replaceChildren(
     make(
       "header.list-head",
       {},
       make("h1", { tabindex: "-1" }, "Runs"),
+      form,
       link("Start a run", "#/new", { class: "main-act" }),
     ),
-    form,
+    panel,
+    make("div.filter-chips", {}, chips),
     state,
     connectionNotice,
-    compare,
-    liveSection,
-    make(
-      "section",
-      { "aria-labelledby": "all-title" },
-      make("h2", { id: "all-title" }, wanted.words || filtered ? "What was found" : "Earlier"),
-      list,
-      more,
-    ),
+    table,
+    more,
+    selection,
   );
   // After two changes in a row, only the list of the last one is shown.
   if (place.isConnected) touched = "";

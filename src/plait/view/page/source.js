@@ -45,7 +45,9 @@ const asked = async (path, options = {}) => {
 const path = (...parts) => `api/${parts.map(encodeURIComponent).join("/")}`;
 const query = (values) =>
   new URLSearchParams(
-    Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined),
+    Object.entries(values)
+      .flatMap(([name, value]) => [value].flat().map((each) => [name, each]))
+      .filter(([, value]) => value !== "" && value !== null && value !== undefined),
   ).toString();
 const post = (where, body) =>
   asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
