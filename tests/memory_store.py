@@ -172,9 +172,15 @@ class MemoryStore:
         found = [row for row in rows if place(row) > last and fits(row)]
         return found[: query.limit if query.limit >= 0 else None]
 
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
-        rows = [(row.head, row) for row in await self.list_runs(query)]
-        return [RunTotals(h.run, h.label, h.user, h.agent, h.tags, h.fork_at, r.started, r.totals) for h, r in rows]
+    async def list_totals(self, query: RunQuery = ALL, *, models: bool = False) -> list[RunTotals]:
+        found = []
+        for row in await self.list_runs(query):
+            head, is_wrong = row.head, row.rating == "bad" or not (row.grade or {}).get("success", True)
+            specs = tuple(dict.fromkeys(each["spec"] for each in head.models.values())) if models else ()
+            said = (head.run, head.label, head.user, head.agent, head.tags, head.fork_at)
+            well = row.status == "answered" and not is_wrong
+            found.append(RunTotals(*said, row.started, row.totals, well, specs))
+        return found
 
     async def list_values(self) -> dict[str, list[str]]:
         heads = [log.head for log in self.runs.values()]

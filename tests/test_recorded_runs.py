@@ -253,7 +253,7 @@ def test_costs_by_user_as_a_table(plait: Shell) -> None:
     assert lines[1][0] == "ada" and lines[2][0] == "ben|x" and "unknown price" in table.out
     (only,) = json.loads(plait("costs", "--by", "user", "--user", "ada", "--json").out)
     assert (only["key"], only["cost_usd"]) == ("ada", 0.0012)
-    assert plait("costs", "--by", "day", "--csv").out.startswith("day,runs,calls,in,out,USD")
+    assert plait("costs", "--by", "day", "--csv").out.startswith("day,runs,succeeded,calls,in,out,USD")
     assert plait("costs", "--by", "user", "--last", "2").code == 2
     filtered = plait("costs", "--last", "5", "--user", "ada", "--csv")
     assert filtered.code == 0 and len(filtered.out.splitlines()) == 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError
@@ -25,7 +25,8 @@ from plait.runtime.run import Run, id_of_run
 from plait.runtime.runs import cancel_run, read_finished_run
 from plait.runtime.spent import Spent, read_spent, spent_in, sum_record
 
-GROUPS = ("day", "user", "tag", "agent")
+PERIODS = ("day", "week", "month")
+GROUPS = (*PERIODS, "user", "tag", "agent", "model")
 
 
 class OpenQuestion(Struct, frozen=True):
@@ -46,10 +47,12 @@ class OpenQuestion(Struct, frozen=True):
 
 
 class CostGroup(Struct, frozen=True):
-    """What the runs of one day, user, tag or agent used, with their child runs.
+    """What the runs of one day, week, month, user, tag, agent or model used, with their child runs.
 
-    `key` is the day in local time (2026-11-20), or the user, tag or agent; "" for runs without one. `cost_usd` is the
-    sum of the known costs, and `unpriced` the number of runs with an unknown price, which it lacks.
+    `key` is the day in local time (2026-11-20), the Monday of the week or the month (2026-11); or the user, tag, agent
+    or model, "" for runs without one. `cost_usd` is the sum of the known costs, and `unpriced` the number of runs with
+    an unknown price, which it lacks. `succeeded` counts runs that were answered, and are neither graded as no success
+    nor rated as bad. `period` is the day, week or month of sums over time.
     """
 
     key: str
@@ -59,15 +62,17 @@ class CostGroup(Struct, frozen=True):
     output_tokens: int
     cost_usd: float
     unpriced: int
+    succeeded: int = 0
+    period: str = ""
 
 
 class RecordedRuns:
     """The runs of a journal: lists, loads and rates them, and returns their open questions and costs.
 
     `list`, `questions` and `costs` take filters: `status`, `grade`, `rated`, `user`, `tags`, `agent`, `loop`, `model`,
-    `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`; `list` also `sort`. A time is a `datetime`, seconds
-    since 1970, ISO 8601 or an age such as "7d". Each method has an asynchronous form with the same arguments, such as
-    `alist`. A journal that does not exist yet has no runs.
+    `session`, `words`, `since`, `until`, `min_cost`, `max_cost`, `children`, `limit`; `list` also takes `sort`. A time
+    is a `datetime`, seconds since 1970, ISO 8601 or an age such as "7d". Each method has an asynchronous form with the
+    same arguments, such as `alist`. A journal that does not exist yet has no runs.
     """
 
     def __init__(self, store: Store, label: str = "") -> None:
@@ -88,7 +93,7 @@ class RecordedRuns:
 
     async def alist(self, **filters: Any) -> Sequence[RunRow]:
         try:
-            return await self._store.list_runs(replace(make_query(**filters), label=self._label))
+            return await self._store.list_runs(structs.replace(make_query(**filters), label=self._label))
         except NoJournal:
             return []
 
@@ -134,48 +139,78 @@ class RecordedRuns:
     async def acancel(self, run: str | Run[Any], reason: str = "Cancelled by the user.") -> None:
         await cancel_run(self._store, id_of_run(run), reason)
 
-    def costs(self, by: str, **filters: Any) -> Sequence[CostGroup]:
-        """Return what the runs that match used "by" day, user, tag or agent, the largest cost first; days in order.
+    def costs(self, by: str, *, over: str = "", **filters: Any) -> Sequence[CostGroup]:
+        """Return what the runs that match used "by" day, week, month, user, tag, agent or model.
 
-        A run counts with its child runs, on the day it began. A run with two tags counts for both. A fork counts what
-        it did itself, not the steps that it took over.
+        The largest cost comes first; days, weeks and months are in order. With `over` (day, week or month), each group
+        has sums for each of these.
+
+        A run counts with its child runs, on the day it began. A run with two tags or two models counts for both. A fork
+        counts what it did itself, not the steps that it took over.
         """
-        return wait_for(self.acosts(by, **filters))
+        return wait_for(self.acosts(by, over=over, **filters))
 
-    async def acosts(self, by: str, **filters: Any) -> Sequence[CostGroup]:
+    async def acosts(self, by: str, *, over: str = "", **filters: Any) -> Sequence[CostGroup]:
         if by not in GROUPS:
             raise ConfigError(f"Costs can't be grouped by {by!r}.", hint=f"Use one of: {', '.join(GROUPS)}.")
-        query = replace(make_query(**{**filters, "children": False}), label=self._label)
-        rows = await self._store.list_totals(query)
-        sums: dict[str, list[Any]] = {}
+        if over not in ("", *PERIODS):
+            raise ConfigError(f"Costs can't be summed over {over!r}.", hint=f"Use one of: {', '.join(PERIODS)}.")
+        query = structs.replace(make_query(**{**filters, "children": False}), label=self._label)
+        rows = await self._store.list_totals(query, models=by == "model")
+        sums: dict[tuple[str, str], list[Any]] = {}  # the values of `CostGroup` after the key, but for the period
         for row in rows:
-            try:
-                spent, before = spent_in(row.totals), Spent()
-                if not row.totals:
-                    spent = await read_spent(self._store, await self._store.find_run(row.run))
-                if row.fork_at:
-                    kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
-                    timeline = Timeline(kept, run=row.run)
-                    ends = [each.end for each in timeline.children if not each.closed]
-                    before = sum((spent_in(end.totals) for end in ends if end is not None), sum_record(timeline))
-            except JournalError:  # its record is damaged
-                spent, before = Spent(cost_usd=None), Spent()
-            now, then = spent.usage, before.usage
-            used: list[Any] = [1, spent.calls - before.calls]
-            used += [now.input_tokens - then.input_tokens, now.output_tokens - then.output_tokens]
-            is_known = spent.cost_usd is not None and before.cost_usd is not None
-            used += [(spent.cost_usd or 0.0) - (before.cost_usd or 0.0) if is_known else 0.0, not is_known]
-            for key in _KEYS[by](row):
-                sums[key] = [round(a + b, 9) for a, b in zip(sums.get(key, [0] * len(used)), used, strict=True)]
-        groups = [CostGroup(key, *each) for key, each in sums.items()]
-        return sorted(groups, key=lambda each: each.key if by == "day" else -each.cost_usd)
+            calls, tokens_in, tokens_out, cost = await self._read_used(row)
+            used = (1, calls, tokens_in, tokens_out, cost or 0.0, cost is None, row.has_succeeded)
+            period = _name_period(over, row.started) if over else ""
+            for key in (_name_period(by, row.started),) if by in PERIODS else _KEYS[by](row):
+                group = sums.setdefault((period, key), [0] * len(used))
+                for i, each in enumerate(used):
+                    group[i] += each
+        groups = [CostGroup(*(key, *each, period)) for (period, key), each in sums.items()]
+        groups = [structs.replace(each, cost_usd=round(each.cost_usd, 9)) for each in groups]
+        return sorted(groups, key=lambda each: (each.period, each.key if by in PERIODS else -each.cost_usd))
+
+    async def _read_used(self, row: RunTotals) -> tuple[int, int, int, float | None]:
+        """Return the calls, the tokens in and out, and the USD (None: unknown) of a run with its child runs."""
+        if row.totals and not row.fork_at:
+            whole = row.totals.get("tree") or row.totals
+            counts = (whole.get(name) or 0 for name in ("calls", "input_tokens", "output_tokens"))
+            return *counts, whole.get("cost_usd", 0.0)
+        try:
+            spent, before = spent_in(row.totals), Spent()
+            if not row.totals:
+                spent = await read_spent(self._store, await self._store.find_run(row.run))
+            if row.fork_at:
+                kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
+                timeline = Timeline(kept, run=row.run)
+                ends = [each.end for each in timeline.children if not each.closed]
+                before = sum((spent_in(end.totals) for end in ends if end is not None), sum_record(timeline))
+        except JournalError:  # its record is damaged
+            spent, before = Spent(cost_usd=None), Spent()
+        now, then = spent.usage, before.usage
+        tokens = now.input_tokens - then.input_tokens, now.output_tokens - then.output_tokens
+        is_known = spent.cost_usd is not None and before.cost_usd is not None
+        return spent.calls - before.calls, *tokens, (spent.cost_usd or 0) - (before.cost_usd or 0) if is_known else None
+
+
+def _name_period(period: str, at: float) -> str:
+    # Quarters of an hour, as all time zones differ by these: a day's name is made once for each.
+    return _name_quarter(period, at // 900)
+
+
+@lru_cache(100_000)
+def _name_quarter(period: str, quarter: float) -> str:
+    day = date.fromtimestamp(quarter * 900)
+    if period == "month":
+        return day.isoformat()[:7]
+    return (day - timedelta(day.weekday() if period == "week" else 0)).isoformat()
 
 
 _KEYS: dict[str, Callable[[RunTotals], tuple[str, ...]]] = {
-    "day": lambda row: (format_time(row.started)[:10],),
     "user": lambda row: (row.user,),
     "tag": lambda row: row.tags or ("",),
     "agent": lambda row: (name_agent(row.agent, row.label),),
+    "model": lambda row: row.models or ("",),
 }
 
 

@@ -34,9 +34,12 @@ def limit_table(counters: Sequence[SpendCounter]) -> ReportTable:
 
 
 def group_table(groups: Sequence[CostGroup], by: str) -> ReportTable:
-    """Return what the runs of each day, user, tag or agent used."""
+    """Return what the runs of each day, user, tag, agent or model used, and how many succeeded."""
     columns = [make_column(groups, by, lambda each: each.key or ABSENT, left=True)]
-    for head, name in (("runs", "runs"), ("calls", "calls"), ("in", "input_tokens"), ("out", "output_tokens")):
+    if any(each.period for each in groups):
+        columns.insert(0, make_column(groups, "from", lambda each: each.period, left=True))
+    names = {"runs": "runs", "succeeded": "succeeded", "calls": "calls", "in": "input_tokens", "out": "output_tokens"}
+    for head, name in names.items():
         columns.append(TableColumn(head, tuple(f"{getattr(each, name):,}" for each in groups)))
     columns.append(
         make_column(groups, "USD", lambda each: "?" if each.unpriced == each.runs else f"{each.cost_usd:.5f}")

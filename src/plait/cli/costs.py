@@ -31,7 +31,7 @@ from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_columns, merge
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
-from plait.recorded_runs import GROUPS, RecordedRuns
+from plait.recorded_runs import GROUPS, PERIODS, RecordedRuns
 from plait.runtime.costs import (
     MICRO,
     TOOLS,
@@ -83,6 +83,7 @@ cache.
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs that match, oldest first.")
 @click.option("--by", type=click.Choice(GROUPS), help="Instead: what all runs that match used, by day, user ...")
+@click.option("--over", type=click.Choice(PERIODS), help="With --by: sums for each of these as well.")
 @options.filters
 @options.flag("--limits", help="Instead: the spend limits that runs obeyed, with what is spent and reserved.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
@@ -97,6 +98,7 @@ def costs(
     runs: tuple[str, ...],
     last: int | None,
     by: str | None,
+    over: str | None,
     limits: bool,
     mean: bool,
     tokens: bool,
@@ -121,7 +123,7 @@ def costs(
     if by is not None:
         if runs or last or mean or tokens or rates or hardware is not None:
             raise ConfigError("--by adds up all runs that match.", hint="Leave out RUN and the options of its table.")
-        groups = RecordedRuns(store.store).costs(by, **filters)
+        groups = RecordedRuns(store.store).costs(by, over=over or "", **filters)
         if as_object:
             print_json(msgspec.to_builtins(groups))
         else:

@@ -63,7 +63,8 @@ def runs(context: click.Context, /, journal: str | None, as_object: bool, **filt
     if not rows:
         which = f" that are {query.status}" if query.status else ""
         which += f" of the session {clean(query.session)}" if query.session else ""
-        which += " that match" if query != RunQuery(query.status, session=query.session, limit=query.limit, sort=query.sort) else ""
+        said = RunQuery(query.status, session=query.session, limit=query.limit, sort=query.sort)
+        which += " that match" if query != said else ""
         click.echo(f"No runs{which} in {store.place}.{options.describe_no_match(filters)}", err=True)
         return
     lines = []

@@ -158,6 +158,15 @@ def decode_attachments(data: str | None) -> tuple[Attachment, ...]:
     return msgspec.json.decode(data, type=tuple[Attachment, ...]) if data else ()
 
 
+def decode_totals(data: str) -> dict[str, Any]:
+    """The totals of a run, fast: lists of costs read those of all runs. Raises `JournalError`."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (ValueError, RecursionError):  # half a surrogate pair, or no JSON
+        found: dict[str, Any] = decode_plain(data)
+        return found
+
+
 def decode_plain(data: str) -> Any:
     """Any JSON value, such as an outcome or the totals. Raises `JournalError`."""
     try:

@@ -339,6 +339,10 @@ class RunTotals(Struct, frozen=True):
     started: float
     totals: dict[str, Any]
     """empty until the run ends"""
+    has_succeeded: bool
+    """it was answered, and is neither graded as no success nor rated as bad"""
+    models: tuple[str, ...] = ()
+    """its models, if they were asked for"""
 
 
 class RunRow(Struct, frozen=True):

@@ -249,7 +249,7 @@ class Store(SpendingStore, Protocol):
         """Return the runs that match, the newest first."""
         ...
 
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+    async def list_totals(self, query: RunQuery = ALL, *, models: bool = False) -> list[RunTotals]:
         """Return what the runs that match used, the newest first; none where no store is there. Reads no heads."""
         ...
 

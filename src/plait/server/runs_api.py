@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -28,6 +29,8 @@ from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
 from plait.view.run_view import list_entry
+from plait.view.text_search import search_texts
+from plait.view.waterfall import read_waterfall
 
 PIECE = 400_000
 """Characters of a text in one answer."""
@@ -52,12 +55,14 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         ApiRoute("/api/runs", api.runs, query=FILTERS, role=ANY),
         ApiRoute("/api/events", api.events, role=ANY),
         ApiRoute("/api/questions", api.questions, query=FILTERS, role=ANY),
-        ApiRoute("/api/costs", api.costs, query=("by", *FILTERS), role=ANY),
+        ApiRoute("/api/costs", api.costs, query=("by", "over", *FILTERS), role=ANY),
         ApiRoute("/api/sides", api.sides, query=("a", "b"), role=ANY),
         ApiRoute("/api/comparisons", api.comparisons, role=VIEW),
         RoleRoute("/comparison", api.comparison, role=VIEW),
         ApiRoute("/api/runs/{id}", api.run, role=ANY),
         ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",), role=ANY),
+        ApiRoute("/api/runs/{id}/waterfall", api.waterfall, query=("since",), role=ANY),
+        ApiRoute("/api/runs/{id}/search", api.search, query=("words",), role=ANY),
         ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from"), role=ANY),
         ApiRoute("/api/runs/{id}/files/{file}", api.file, role=ANY),
         ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",), role=ANY),
@@ -100,9 +105,10 @@ class ViewerApi:
         return json_response({"questions": self._list(request).questions(**read_filters(request))})
 
     def costs(self, request: Request) -> Response:
-        """Return what all runs that match used by day, user, tag or agent."""
-        by = request.query_params.get("by", "day")
-        return json_response({"by": by, "groups": self._list(request).costs(by, **read_filters(request))})
+        """Return what all runs that match used by day, week, month, user, tag, agent or model, also `over` time."""
+        by, over = (request.query_params.get(name) or other for name, other in (("by", "day"), ("over", "")))
+        groups = self._list(request).costs(by, over=over, **read_filters(request))
+        return json_response({"by": by, "over": over, "groups": groups})
 
     def run(self, request: Request) -> Response:
         """Return all facts about a run, its steps, and what the caller may do with it."""
@@ -110,6 +116,18 @@ class ViewerApi:
         caller = request.state.caller
         found = live.run_document(self._journal, row.head.run, label=caller.label, shows_steps=shows_steps)
         return json_response({**found, "may": wait_for(self._manager.list_rights(row, caller))})
+
+    def waterfall(self, request: Request) -> Response:
+        """Return a run and its child runs over time; with `since`, only the rows that changed since that second."""
+        rows = read_waterfall(self._journal, self._find_shown(request).head.run)
+        since = parse_number("since", request.query_params.get("since") or "0")
+        changed = [row for row in rows if row["end"] is None or row["end"] >= since]
+        return json_response({"rows": changed, "now": time.time()})
+
+    def search(self, request: Request) -> Response:
+        """Return where words occur in the texts of a run."""
+        timeline = live.full_timeline(self._journal, self._find_shown(request).head.run)
+        return json_response(search_texts(timeline, request.query_params.get("words", "")))
 
     def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""

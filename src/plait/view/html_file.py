@@ -16,12 +16,14 @@ from plait.core.notebook import escape_json, hash_source
 from plait.journal.codec import encode
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, wait_for
+from plait.journal.store import Journal, list_descendants, wait_for
+from plait.journal.timeline import Timeline
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run_files import read_files
 from plait.view.http_exchanges import HttpExchange, read_exchanges
-from plait.view.run_view import open_questions, plan_view, run_facts, show_child_questions
+from plait.view.run_view import open_questions, plan_view, read_rating, run_facts, show_child_questions
 from plait.view.timeline import build_timeline
+from plait.view.waterfall import read_waterfall
 
 LONGEST = 200_000
 """Characters of one text in the file. A longer one is cut and says so."""
@@ -42,22 +44,34 @@ def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST
     before, _, rest = read_asset("index.html").partition("<link rel=")
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
+    document, timeline = _read_document(row, journal, max_text)
+    document |= {
+        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline)],
+        "waterfall": read_waterfall(journal, row.head.run),
+        "children": {},
+    }
+    for each in wait_for(list_descendants(journal.store, row.head.run)):
+        document["children"][each.head.run] = _read_document(each, journal, max_text)[0]
+    data = f'<script type="application/json" id="data">{escape_json(encode(document).decode())}</script>\n'
+    end = f'{data}<script type="module">{script}</script>\n</body>'
+    return before + head + body.replace("</body>", end)
+
+
+def _read_document(row: RunRow, journal: Journal, max_text: int | None) -> tuple[dict[str, Any], Timeline]:
+    """Return a run as its page reads it, with its pictures, and its timeline."""
     run = row.head.run
     timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
     show_child_questions(journal, timeline)
     found = read_files(timeline.trace)
     files = [{"id": at.id, "about": str(at), "content": at.data_url if at.is_picture else None} for at in found]
     document = {
-        "run": run_facts(row, timeline) | {"files": files},
+        "run": run_facts(row, timeline) | {"files": files} | read_rating(journal, row),
         "steps": timeline.changes(),
         "seq": timeline.seq,
         "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),
         "plan": plan_view(row, timeline.trace),
-        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }
-    data = f'<script type="application/json" id="data">{escape_json(encode(document).decode())}</script>\n'
-    end = f'{data}<script type="module">{script}</script>\n</body>'
-    return before + head + body.replace("</body>", end)
+    return document, timeline.trace
 
 
 def bundle_script(name: str) -> str:

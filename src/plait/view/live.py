@@ -28,6 +28,7 @@ from plait.view.run_view import (
     list_entry,
     open_questions,
     plan_view,
+    read_rating,
     run_facts,
     show_child_questions,
 )
@@ -79,6 +80,7 @@ class RunFollower:
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
+            news["run"] |= read_rating(self.journal, self.row)
             forks = self.journal.find(RunQuery(parent=run, children=True, limit=50, label=self._label))
             news["run"]["forks"] = [each.head.run for each in forks]
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]

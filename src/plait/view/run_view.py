@@ -13,6 +13,7 @@ from plait.journal.entries import Question
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
+from plait.journal.results import Results
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
@@ -94,6 +95,12 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "tree": row.totals.get("tree"),
         "owner": owner,
     }
+
+
+def read_rating(journal: Journal, row: RunRow) -> dict[str, str]:
+    """Return the user's comment on a run as a fact of it; blocking."""
+    found = wait_for(Results(journal.store).list_ratings([row.head.run])) if row.rating else {}
+    return {"rating_why": each.why for each in found.values()}
 
 
 def list_files(timeline: Timeline) -> list[dict[str, Any]]:

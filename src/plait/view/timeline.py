@@ -28,6 +28,7 @@ from plait.journal.entries import (
 from plait.journal.keys import read_key
 from plait.journal.records import Resumption, Row
 from plait.journal.timeline import Timeline
+from plait.runtime.calls.artifacts import find_artifacts
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import describe_work, split_reply
 from plait.tools.render import describe_packed
@@ -150,12 +151,19 @@ class ViewerTimeline:
                 self._change(f"c{call.key}", {"state": "running", "input": self._input_of(call)})
             case "ended", ToolCall(observation=seen) as call if seen is not None:
                 shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+                if files := find_artifacts((call.seen or seen).value):
+                    shown["files"] = files
                 if seen.note:
                     shown["note"] = self._cut(seen.note)
                 self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
                 self._sum(call.step, seconds=seen.seconds)
+            case _, ChildRun() as child if (of_call := self.items.get(f"c{child.n}.{child.i}")) is not None:
+                ends = of_call.get("children", {}) | {child.run: child.end.status if child.end is not None else ""}
+                self._change(of_call["id"], {"children": ends})
             case _, CodeTurn() as code:
                 result: ItemFields = {"seconds": code.ran.seconds, "lost": code.ran.lost}
+                if code.ran.made:
+                    result["files"] = {at.id: at.about for at in code.ran.made}
                 if code.ran.output:
                     result["output"] = self._cut(code.ran.output)
                 if (error := code.ran.error) is not None:
@@ -163,7 +171,7 @@ class ViewerTimeline:
                     result["line"] = error.line
                 if code.code is not None:
                     self._add_item(moment.at, code.step, f"x{code.n}", "code", result | {"code": self._cut(code.code)})
-                elif code.ran.output or code.ran.error or code.ran.lost:
+                elif code.ran.output or code.ran.error or code.ran.lost or code.ran.made:
                     self._add_item(moment.at, code.step, f"x{code.n}", "output", result)
                 self._sum(code.step, seconds=code.ran.seconds)
             case _, OtherWork() as other:

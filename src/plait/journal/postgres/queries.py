@@ -28,6 +28,8 @@ _WITH_GRADE = f"""r.id in (select run from kept where kind = 'result' and key = 
   and {_GRADE} ->> 'mark' = %(grade)s)"""
 _RATED = f"""(select case {_DATA} ->> 'good' when 'true' then 'good' when 'false' then 'bad' end
   from kept k where k.kind = 'rating' and k.key = r.id)"""
+_HAS_SUCCEEDED = f"""r.status = 'answered' and coalesce({_RATED}, '') <> 'bad'
+  and coalesce((select {_GRADE} ->> 'success' {_GRADED}), 'true') <> 'false'"""
 RUN = f"""r.n, r.id, r.status, r.owner, r.started, r.head, r.outcome, r.totals, r.crc, r.rows, r.question, r.loop,
   r.parent, r.fork_at, r.session, r.root, t.claim, t.lease_until,
   coalesce(t.lease_until < clock_timestamp(), true) as is_over,
@@ -37,7 +39,8 @@ FROM = "from runs r join runs t on t.n = coalesce(r.root, r.n)"
 """A run and the one at the top of its tree, which holds the lease."""
 _OWN = """split_part(r.totals, ',"guards":', 1)"""
 _WHOLE = f"""coalesce(nullif(split_part({_OWN}, '"tree":', 2), ''), {_OWN})"""
-_NUMBER = """nullif(nullif(rtrim(split_part(split_part({}, '"{}":', 2), ',', 1), '}}'), ''), 'null')::double precision"""
+_TEXT = """rtrim(split_part(split_part({}, '"{}":', 2), ',', 1), '}}')"""
+_NUMBER = f"nullif(nullif({_TEXT}, ''), 'null')::double precision"
 _VALUES = {
     "seconds": _NUMBER.format(_OWN, "seconds"),
     "cost": "r.cost",
@@ -113,24 +116,28 @@ class PostgresIndex:
         chosen = f"select r.n from runs r where {where} order by {order} limit %(most)s"
         question = f"select {RUN} {FROM} join ({chosen}) c on c.n = r.n order by {order}"
         found = [read_run(row) for row in await self._fetch(question, {**values, "most": limit})]
-        if not found and query.before and query.sorted_by:
-            if not await self._fetch("select 1 from runs where n = %s", [query.before]):
-                raise no_such_run(query.before)
+        is_after_run = not found and query.before and query.sorted_by
+        if is_after_run and not await self._fetch("select 1 from runs where n = %s", [query.before]):
+            raise no_such_run(query.before)
         if is_going_on:
             found = [row for row in found if row.status == query.status]
         return found[: query.limit] if query.limit >= 0 else found
 
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+    async def list_totals(self, query: RunQuery = ALL, *, models: bool = False) -> list[RunTotals]:
         if query.status in ("running", "interrupted"):
             query = structs.replace(query, numbers=tuple(row.n for row in await self.list_runs(query)) or (0,))
         (where, values), order = _conditions(query), _order(query)
         columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
-        question = f"select {columns} {FROM} where {where} order by {order} limit %(most)s"
+        columns += f", {_HAS_SUCCEEDED}, {'r.models' if models else 'array[]::text[]'}"
+        question = f"select {columns} from runs r where {where} order by {order} limit %(most)s"
         values["most"] = query.limit if query.limit >= 0 else None
         found = await self._database.execute(question, values, seconds=READ_SECONDS)
         return [
-            RunTotals(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_plain(totals))
-            for run, label, user, agent, tags, fork_at, at, totals in found
+            RunTotals(
+                *(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_totals(totals), well),
+                tuple(specs),
+            )
+            for run, label, user, agent, tags, fork_at, at, totals, well, specs in found
         ]
 
     async def list_values(self) -> dict[str, list[str]]:

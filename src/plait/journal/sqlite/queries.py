@@ -39,6 +39,9 @@ _RUN = f"""
     head, outcome, totals,
     (SELECT json_extract(data, '$.grade') {_GRADED}),
     {_RATED}"""
+_HAS_SUCCEEDED = f"""status = 'answered' AND coalesce({_RATED}, '') <> 'bad'
+    AND coalesce((SELECT json_extract(data, '$.grade.success') {_GRADED}), 1)"""
+_MODELS = "(SELECT json_group_array(DISTINCT json_extract(value, '$.spec')) FROM json_each(head, '$.models'))"
 _NAMES = ("n", "id", "status", "owner", "started", "updated", "head", "outcome", "totals", "grade", "rating")
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
@@ -75,17 +78,16 @@ def _list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> l
     return runs
 
 
-def _select(
-    connection: sqlite3.Connection, columns: str, query: RunQuery, limit: int
-) -> Iterator[tuple[Any, ...]]:
+def _select(connection: sqlite3.Connection, columns: str, query: RunQuery, limit: int) -> Iterator[tuple[Any, ...]]:
     """Return the columns of the runs that match, in order; running runs for interrupted ones."""
     order, sign, rank = ("ASC", ">", "9e999") if query.is_ascending else ("DESC", "<", "-1")
     rank = f"coalesce({_VALUES[query.sorted_by]}, {rank})" if query.sorted_by else "n"  # what is unknown comes last
-    last: tuple[Any, ...] | None = (query.before,)
+    last: list[Any] = [query.before]
     if query.before and query.sorted_by:
-        last = connection.execute(f"SELECT {rank}, n FROM runs WHERE n = ?", last).fetchone()
-        if last is None:
+        found = connection.execute(f"SELECT {rank}, n FROM runs WHERE n = ?", last).fetchone()
+        if found is None:
             raise no_such_run(query.before)
+        last = [*found]
     words = query.words.casefold().split()
     if words:
         connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
@@ -219,8 +221,9 @@ class SqliteIndex:
     async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
         return await self._read(lambda connection: _list_runs(connection, self.path, query))
 
-    async def list_totals(self, query: RunQuery = ALL) -> list[RunTotals]:
+    async def list_totals(self, query: RunQuery = ALL, *, models: bool = False) -> list[RunTotals]:
         columns, decode = "id, label, user, agent, tags, fork_at, started, totals", codec.decode_plain
+        columns += f", {_HAS_SUCCEEDED}, {_MODELS if models else 'NULL'}"
 
         def read(connection: sqlite3.Connection, query: RunQuery = query) -> list[RunTotals]:
             if query.status in ("running", "interrupted"):  # which of both, only a whole row tells
@@ -228,8 +231,11 @@ class SqliteIndex:
                 query = structs.replace(query, numbers=going or (0,))
             found = _select(connection, columns, query, query.limit)
             return [
-                RunTotals(run, label, user, agent, tuple(decode(tags)), fork_at, read_time(at), decode(totals))
-                for run, label, user, agent, tags, fork_at, at, totals in found
+                RunTotals(
+                    *(run, label, user, agent, tuple(decode(tags)) if tags != "[]" else (), fork_at, read_time(at)),
+                    *(codec.decode_totals(totals), bool(well), tuple(decode(specs)) if specs else ()),
+                )
+                for run, label, user, agent, tags, fork_at, at, totals, well, specs in found
             ]
 
         return await self._list(read)
@@ -238,8 +244,9 @@ class SqliteIndex:
         newest = f"(SELECT loop, session, agent, user, tags, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
         columns = {"loops": "loop", "sessions": "session", "agents": "agent", "users": "user"}
         queries = {name: f"SELECT DISTINCT {column} FROM {newest}" for name, column in columns.items()} | {
-            "tags": f"SELECT DISTINCT value FROM {newest}, json_each(tags)",
-            "models": f"SELECT DISTINCT json_extract(value, '$.spec') FROM {newest}, json_each(head, '$.models')",
+            "tags": f"SELECT DISTINCT value FROM (SELECT DISTINCT tags FROM {newest}), json_each(tags)",
+            "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM "
+            f"(SELECT DISTINCT json_extract(head, '$.models') AS models FROM {newest}), json_each(models)",
         }
 
         def read(connection: sqlite3.Connection) -> dict[str, list[str]]:

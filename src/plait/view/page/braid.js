@@ -1,13 +1,14 @@
 // A run's steps as a braid: thought, action, observation, each a strand; growing as the run does.
 // A step is {n, at, phases, models, items, seconds, cost, estimated, in, out, cached, cache_writes, reasoning_tokens}.
 // ../items.py has the shape of an item: `ItemFields`. A text is [text, number of characters left out].
-import { button, duration, line, link, make, money, number, shown, tokens } from "./dom.js";
+import { button, duration, flat, line, link, make, money, number, problem, shown, tokens } from "./dom.js";
 import { long } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const STRANDS = ["thought", "action", "observation"];
 // A reply of which it is not known yet whether calls follow it, and the value of a typed answer.
 const WRITING = { text: "answer", output: "answer" };
+const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
 const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
 
 // Between two steps the strands change places.
@@ -27,14 +28,38 @@ const crossing = (turn) => {
   return svg;
 };
 
+// The fields of an input that is a JSON object; null for another, and for numbers that JavaScript would change.
+const fieldsOf = (text) => {
+  if (!text.startsWith("{") || /\d{16}/.test(text)) return null;
+  try {
+    const fields = Object.entries(JSON.parse(text));
+    return fields.length ? fields : null;
+  } catch {
+    return null;
+  }
+};
+
 const strandPart = (strand, label, ...inside) =>
   make(`div.part.${strand}`, { "data-strand": strand }, make("span.label", {}, label), make("div.inside", {}, inside));
 
 export class Braid {
   // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what the head
-  // of a step ends with; `answer()` is the run's answer where it stands above the steps.
-  constructor(place, { rest = null, heads = () => [], waits = () => null, answer = () => null, missing = "" } = {}) {
-    Object.assign(this, { place, rest, heads, waits, answer, missing });
+  // of a step ends with; `answer()` is the run's answer where it stands above the steps; `file(id)` the address of a file,
+  // and `child(id, place)` draws the steps of a child run.
+  constructor(
+    place,
+    {
+      rest = null,
+      heads = () => [],
+      waits = () => null,
+      answer = () => null,
+      file = () => null,
+      child = null,
+      isLive = false,
+      missing = "",
+    } = {},
+  ) {
+    Object.assign(this, { place, rest, heads, waits, answer, file, child, isLive, missing });
     this.steps = new Map();
     this.items = new Map();
   }
@@ -188,6 +213,7 @@ export class Braid {
       case "wait":
         return this.wait(item);
       default:
+        if (item.word === "child" && this.child) return []; // the call has it
         return make(
           `div.part.note.is-${item.sort}`,
           {},
@@ -285,9 +311,13 @@ export class Braid {
   call(item) {
     const named = [make("code.tool", {}, shown(item.tool))];
     const given = item.input[0];
-    if (given && given.length <= 80 && !given.includes("\n")) named.push(" ", make("code.brief", {}, shown(given)));
+    const fields = item.input[1] ? null : fieldsOf(given);
+    if (fields) named.push(this.fields(item, fields));
+    else if (given && given.length <= 80 && !given.includes("\n"))
+      named.push(" ", make("code.brief", {}, shown(given)));
     else if (given) named.push(this.text(item, "input", "code", "input"));
     const drawn = [strandPart("action", "action", named)];
+    if (item.children) drawn.push(...Object.entries(item.children).map(([id, status]) => this.childRun(id, status)));
     if (item.state === "running")
       drawn.push(
         make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.tool)), " works"),
@@ -298,6 +328,7 @@ export class Braid {
         "observation",
         label,
         item.text[0] ? this.text(item, "text", "", "observation") : make("p.quiet", {}, "nothing"),
+        this.files(item),
         item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null,
       );
       if (item.trouble) seen.classList.add("trouble");
@@ -315,14 +346,79 @@ export class Braid {
     return drawn;
   }
 
+  // The input of a call as a table. What the model wrote is one click away.
+  fields(item, fields) {
+    const body = make("div.fields");
+    const table = make(
+      "dl",
+      {},
+      fields.map(([name, value]) => [
+        make("dt", {}, shown(flat(name, 60))),
+        make(
+          "dd",
+          {},
+          long([typeof value === "string" ? value : JSON.stringify(value, null, 1), 0], {
+            className: typeof value === "string" ? "plain" : "code",
+            label: flat(name, 40),
+          }),
+        ),
+      ]),
+    );
+    const turn = button(
+      "{ }",
+      () => {
+        const isExact = turn.getAttribute("aria-pressed") !== "true";
+        turn.setAttribute("aria-pressed", String(isExact));
+        body.replaceChildren(isExact ? this.text(item, "input", "code", "input") : table, turn);
+      },
+      { class: "act exact-input", "aria-pressed": "false", "aria-label": "Exact input", title: "Exactly as it was written" },
+    );
+    body.append(table, turn);
+    return body;
+  }
+
+  // The pictures among the results of a call or a piece of code, and links to other files.
+  files(item) {
+    const made = Object.entries(item.files || {}).map(([id, about]) => {
+      const src = this.file(id);
+      if (!src) return null;
+      if (!id.startsWith("image-") && !PICTURE.test(about))
+        return this.isLive && id.startsWith("file-") ? link(flat(about, 80), src, { download: true }) : null;
+      const picture = make("img", { src, alt: flat(about, 100), loading: "lazy" });
+      return this.isLive ? link(picture, src, { target: "_blank", rel: "noopener", title: flat(about, 100) }) : picture;
+    });
+    return made.some(Boolean) ? make("div.pictures", {}, made) : null;
+  }
+
+  childRun(id, status) {
+    const steps = make("ol.steps");
+    const details = make(
+      "details.child",
+      {},
+      make("summary", {}, "Child run ", make("code", {}, shown(id)), ` ${status || "goes on"}`),
+      this.isLive ? link("Its page", `#/runs/${encodeURIComponent(id)}`, { class: "act" }) : null,
+      steps,
+    );
+    details.addEventListener("toggle", async () => {
+      if (!details.open || !this.child || steps.childElementCount) return;
+      try {
+        await this.child(id, steps);
+      } catch (error) {
+        steps.append(make("li", {}, problem(error)));
+      }
+    });
+    return make("div.part.child-part", {}, details);
+  }
+
   drawResult(item) {
     const drawn = [];
-    if (item.output)
+    if (item.output || item.files)
       drawn.push(
         strandPart(
           "observation",
           "output",
-          this.text(item, "output"),
+          item.output ? this.text(item, "output") : null,
+          this.files(item),
           item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null,
         ),
       );
@@ -374,6 +470,24 @@ export class Braid {
     return drawn;
   }
 }
+
+// Options of a `Braid` that draw the steps of run `id`, and of its child runs in place.
+export const braidOptions = (source, id) => ({
+  rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
+  file: (file) => source.file(id, file),
+  isLive: source.live,
+  missing: `All of it: plait show ${id} --full`,
+  child: async (child, place) => {
+    const data = await source.run(child);
+    const braid = new Braid(place, {
+      ...braidOptions(source, child),
+      waits: () => make("p.quiet", {}, "It waits for an answer."),
+    });
+    await braid.grow(data.steps);
+    // Steps of a child run are no places of this page: its own steps have these ids.
+    for (const step of place.children) step.removeAttribute("id");
+  },
+});
 
 export const stepActs = (source, id, step, fork) => {
   const acts = [];

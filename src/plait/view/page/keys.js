@@ -3,7 +3,7 @@ import { button, make } from "./dom.js";
 
 const KEYS = [
   ["?", "this list"],
-  ["/", "search the runs"],
+  ["/", "search the runs, or in the run"],
   ["j", "next step, or next run"],
   ["k", "step before, or run before"],
   ["w", "wire of the step"],
@@ -12,12 +12,14 @@ const KEYS = [
   ["e", "to the last step"],
   ["a", "answer what the run waits for"],
   ["r", "the list of runs"],
-  ["n", "start a run"],
+  ["n", "next place that was found; elsewhere: start a run"],
+  ["N", "place before"],
+  ["t", "steps, or the run over time"],
   ["c", "comparisons"],
   ["d", "dark, light, or as the system says"],
   ["Esc", "close this"],
 ];
-const HELD = new Set(["?", "j", "k", "w", "b", "e", "d", "Esc"]);
+const HELD = new Set(["?", "/", "j", "k", "w", "b", "e", "n", "N", "t", "d", "Esc"]);
 const kept = (name, otherwise) => {
   try {
     return localStorage.getItem(name) ?? otherwise;
@@ -129,7 +131,9 @@ export const keys = ({ live, dark, page, where }) => {
     },
     a: () => document.querySelector("form.answer button, form.answer textarea")?.focus(),
     r: () => go("#/"),
-    n: () => go("#/new"),
+    n: () => (page()?.found?.hasHits() ? page().found.move(1) : go("#/new")),
+    N: () => page()?.found?.move(-1),
+    t: () => page()?.turn?.(),
     c: () => go("#/comparisons"),
     d: dark,
   };

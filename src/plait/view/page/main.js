@@ -38,8 +38,10 @@ const where = () => {
 const show = async (inside, { parts, query }) => {
   const [kind, id, what, at] = parts;
   if (!kind) return (await import("./runs.js")).runsPage(inside, source, query);
-  if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at);
-  if (kind === "runs" && id) return runPage(inside, source, id, { toStep: what === "step" ? at : null });
+  if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at, query);
+  if (kind === "runs" && id)
+    return runPage(inside, source, id, { toStep: what === "step" ? at : null, isOverTime: what === "time" });
+  if (kind === "costs") return (await import("./costs.js")).costsPage(inside, source, query);
   if (kind === "sides" && what) return (await import("./sides.js")).sidesPage(inside, source, id, what);
   if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
   if (kind === "new") return (await import("./acts.js")).newPage(inside, source);
@@ -71,7 +73,7 @@ const open = async (first = false) => {
   }
   page = made || null;
   main.removeAttribute("aria-busy");
-  const on = { comparisons: "#/comparisons", new: "#/new" }[at.parts[0]] || "#/";
+  const on = ["comparisons", "costs", "new"].includes(at.parts[0]) ? `#/${at.parts[0]}` : "#/";
   for (const each of document.querySelectorAll("nav.pages a")) {
     if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");

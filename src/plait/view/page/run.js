@@ -1,6 +1,6 @@
 // The page of one run: the outcome on top, then the steps, which grow while the run continues.
 import { actsOf, forkDialog, waitForm } from "./acts.js";
-import { Braid, stepActs } from "./braid.js";
+import { Braid, braidOptions, stepActs } from "./braid.js";
 import {
   announce,
   button,
@@ -14,12 +14,15 @@ import {
   many,
   money,
   number,
+  problem,
   shown,
   tokens,
   when,
 } from "./dom.js";
+import { finder } from "./find.js";
 import { planOf } from "./plan.js";
 import { long } from "./text.js";
+import { Waterfall } from "./waterfall.js";
 
 const prefersLessMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const fact = (name, ...value) => [make("dt", {}, name), make("dd", {}, value)];
@@ -70,7 +73,8 @@ const phaseSection = (run) => {
   );
 };
 
-const aboutSection = (run, live) => {
+const aboutSection = (run, source) => {
+  const live = source.live;
   const settings = Object.entries(run.settings).filter(
     ([name, value]) => value !== null && value !== "" && !["shown", "agent"].includes(name),
   );
@@ -145,11 +149,10 @@ const aboutSection = (run, live) => {
         ? fact(
             "Files",
             run.files.map((each) => {
-              const href = live ? `api/runs/${encodeURIComponent(run.run)}/files/${encodeURIComponent(each.id)}` : null;
-              const src = each.content || (each.id.startsWith("image-") ? href : null);
-              const name = href ? link(each.id, href, { download: true }) : make("bdi", {}, shown(each.id));
-              const picture = src ? make("img", { src, alt: flat(each.about, 100), loading: "lazy" }) : null;
-              return make("div", {}, name, " ", make("bdi", {}, shown(each.about)), picture);
+              const name = live
+                ? link(each.id, source.file(run.run, each.id), { download: true })
+                : make("bdi", {}, shown(each.id));
+              return make("div", {}, name, " ", make("bdi", {}, shown(each.about)));
             }),
           )
         : [],
@@ -191,6 +194,9 @@ const aboutSection = (run, live) => {
 };
 
 const outcomeParts = (run) => {
+  const rated = run.rating
+    ? make("p.why", {}, `A user rated this run as ${run.rating}`, run.rating_why ? shown(`: ${run.rating_why}`) : ".")
+    : null;
   if (run.answer !== null && run.answer !== undefined) {
     return [
       long([run.answer, 0], { className: "prose", label: "answer" }),
@@ -198,16 +204,18 @@ const outcomeParts = (run) => {
       run.grade?.why
         ? make("p.why", {}, "The comparison graded this run as ", shown(`${run.grade.mark}: ${run.grade.why}`))
         : null,
+      rated,
     ];
   }
   if (run.status === "running") return null;
   return [
+    rated,
     run.reason ? make("div.why", {}, long([run.reason, 0], { className: "prose", label: "reason" })) : null,
     run.hint ? make("p.why", {}, shown(run.hint)) : null,
   ];
 };
 
-export const runPage = async (place, source, id, { toStep = null } = {}) => {
+export const runPage = async (place, source, id, { toStep = null, isOverTime = false } = {}) => {
   const data = await source.run(id);
   let run = data.run,
     waits = data.waiting || [],
@@ -229,9 +237,8 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
   const mayAnswer = (ask) => (ask === "question" ? may.answer : may.approve);
   const fork = may.fork ? (step) => forkDialog(source, run, step) : null;
   const braid = new Braid(list, {
-    rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
+    ...braidOptions(source, id),
     answer: () => run.answer,
-    missing: `All of it: plait show ${run.run} --full`,
     heads: (step) => stepActs(source, id, step, fork),
     waits: (item) => {
       if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
@@ -284,7 +291,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     }
     // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);
-    side.replaceChildren(...[phaseSection(run), aboutSection(run, source.live)].filter(Boolean));
+    side.replaceChildren(...[phaseSection(run), aboutSection(run, source)].filter(Boolean));
     side.querySelectorAll("details").forEach((each, i) => {
       each.open = open[i] || false;
     });
@@ -303,6 +310,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     if (before !== run.status && run.answer) redraw("model");
     if (news.plan) drawPlan(news.plan);
     drawHead();
+    growTime();
     const last = news.steps?.at(-1);
     if (before !== run.status)
       announce(
@@ -324,6 +332,54 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     heads.set(step.n, { ...step, items: [] });
     return put(step);
   };
+
+  // -- the same run over time, which is read when somebody looks at it
+  const time = make("div.time");
+  let waterfall = null,
+    later = null;
+  const growTime = () => {
+    if (!isOverTime || later) return;
+    waterfall ||= new Waterfall(time, source, id);
+    later = setTimeout(
+      async () => {
+        later = null;
+        await waterfall.grow().catch((error) => time.replaceChildren(problem(error)));
+      },
+      waterfall.now ? 1000 : 0,
+    );
+  };
+  const tab = (words, value) =>
+    button(words, () => {
+      isOverTime = value;
+      if (source.live) history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${value ? "/time" : ""}`);
+      showView();
+    });
+  const tabs = make(
+    "div.tabs",
+    { role: "group", "aria-label": "How the run is shown" },
+    tab("Steps", false),
+    tab("Over time", true),
+  );
+  const showView = () => {
+    [...tabs.children].forEach((each, i) => each.setAttribute("aria-pressed", String(isOverTime === Boolean(i))));
+    list.hidden = isOverTime;
+    time.hidden = !isOverTime;
+    place.querySelector(".columns")?.classList.toggle("over-time", isOverTime);
+    growTime();
+  };
+  const found = finder(
+    (words) => source.search(id, words),
+    (hit) => {
+      if (isOverTime) tabs.children[0].click();
+      const node = list.querySelector(`[data-item="${CSS.escape(hit.item)}"]`) || list.querySelector(`#step-${hit.step}`);
+      list.querySelector(".is-found")?.classList.remove("is-found");
+      node?.classList.add("is-found");
+      node?.querySelectorAll("details").forEach((each) => {
+        each.open = true;
+      });
+      node?.scrollIntoView({ block: "center" });
+    },
+  );
 
   const watch = () => {
     stopWatching?.();
@@ -361,7 +417,10 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
         "section.main",
         { "aria-labelledby": "steps-title" },
         plan,
-        make("h2", { id: "steps-title" }, "Steps"),
+        make("h2.unseen", { id: "steps-title" }, "Steps"),
+        make("div.run-bar", {}, tabs, found.form),
+        found.list,
+        time,
         list,
         connectionNotice,
         follow,
@@ -369,6 +428,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
       side,
     ),
   );
+  showView();
   drawHead();
   drawPlan(data.plan);
   await braid.grow(data.steps);
@@ -381,9 +441,13 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
   return {
     leave: () => {
       hasLeft = true;
+      clearTimeout(later);
       stopWatching?.();
     },
     fork,
+    turn: () => tabs.children[isOverTime ? 0 : 1].click(),
+    search: found.input,
+    found,
   };
 };
 

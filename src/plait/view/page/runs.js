@@ -87,7 +87,10 @@ export const addressOf = (wanted) => {
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;
-  const about = await source.about();
+  const ask = () => source.runs({ ...wanted, before: last || "", limit: PAGE });
+  let last = 0,
+    most = KEPT;
+  let [about, first] = await Promise.all([source.about(), ask()]);
   const choices = about.choices;
   choices.agents = [...new Set([...about.agents.map((each) => each.name), ...choices.agents])];
   const { sort = "", words = "", ...filters } = wanted;
@@ -209,8 +212,6 @@ export const runsPage = async (place, source, wanted) => {
     { class: "more-runs", hidden: true },
   );
   const selection = make("div.selection", { role: "region", "aria-label": "Selected runs", hidden: true });
-  let last = 0,
-    most = KEPT;
 
   const tellChosen = () => {
     const runs = [...chosen.values()];
@@ -266,7 +267,8 @@ export const runsPage = async (place, source, wanted) => {
   };
   const page = async () => {
     const before = list.children.length;
-    const found = await source.runs({ ...wanted, before: last || "", limit: PAGE });
+    const found = first || (await ask());
+    first = null;
     if (!last) live.replaceChildren(...found.live.map(drawn));
     const there = new Set([...list.children].map((each) => each.dataset.run));
     list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || isFiltered)).map(drawn));

@@ -1,4 +1,5 @@
 // Where the pages have their data from: the server, or what this file itself holds.
+import { findIn } from "./find.js";
 
 export class Trouble extends Error {
   constructor(message, hint = "") {
@@ -66,10 +67,14 @@ export const server = {
   about: () => asked(path("about")),
   runs: (wanted) => asked(`${path("runs")}?${query(wanted)}`),
   run: (id) => asked(path("runs", id)),
+  waterfall: (id, since) => asked(`${path("runs", id, "waterfall")}?${query({ since })}`),
+  search: (id, words) => asked(`${path("runs", id, "search")}?${query({ words })}`),
+  file: (id, file) => `${path("runs", id, "files", file)}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
   text: (id, item, field, from) =>
     asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
   wire: (id, step) => asked(`${path("runs", id, "wire")}?${query({ step })}`),
   exact: (id, seq) => `${path("runs", id, "wire", String(seq))}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
+  costs: (wanted) => asked(`${path("costs")}?${query(wanted)}`),
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
@@ -156,7 +161,10 @@ export const sourceOfFile = (data) => {
   const whole = data.wire.map((each) => ({ ...each, request: requests.get(each.seq) }));
   return {
     live: false,
-    run: async () => data,
+    run: async (id) => data.children[id] || data,
+    waterfall: async () => ({ rows: data.waterfall, now: Math.max(0, ...data.waterfall.map((row) => row.end || row.at)) }),
+    search: async (_, words) => findIn(data.steps, words),
+    file: (id, file) => (data.children[id] || data).run.files.find((each) => each.id === file)?.content || null,
     wire: async (_, step) => {
       const exchanges = whole.filter((each) => each.step === Number(step));
       return {

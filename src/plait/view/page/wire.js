@@ -185,7 +185,7 @@ const exchange = (source, run, each, before) => {
   };
   return make(
     "article.exchange",
-    { "aria-label": `Exchange, ${name}` },
+    { "aria-label": `Exchange, ${name}`, id: `request-${each.seq}`, tabindex: "-1" },
     make(
       "h2",
       {},
@@ -221,7 +221,10 @@ const exchange = (source, run, each, before) => {
   );
 };
 
-export const wirePage = async (place, source, id, step) => {
+// `look.view`: "whole" shows bodies as they were, with what changed; `look.seq`: the request to go to.
+export const wirePage = async (place, source, id, step, look = {}) => {
+  if (look.view) view = look.view;
+  else if (look.seq) view = "read";
   const found = await source.wire(id, step);
   const at = found.steps.indexOf(Number(step));
   const to = (n, words) =>
@@ -251,4 +254,6 @@ export const wirePage = async (place, source, id, step) => {
       : [make("p", {}, "This step asked no model.")]),
   );
   document.title = `Wire of step ${step} · Plait`;
+  const wanted = look.seq && found.exchanges.length > 1 && document.getElementById(`request-${look.seq}`);
+  if (wanted) setTimeout(() => wanted.scrollIntoView({ block: "start" }));
 };
