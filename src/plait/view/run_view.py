@@ -99,8 +99,9 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
 
 def read_rating(journal: Journal, row: RunRow) -> dict[str, str]:
     """Return the user's comment on a run as a fact of it; blocking."""
-    found = wait_for(Results(journal.store).list_ratings([row.head.run])) if row.rating else {}
-    return {"rating_why": each.why for each in found.values()}
+    run = row.head.run
+    found = wait_for(Results(journal.store).list_ratings([run])) if row.rating else {}
+    return {"rating_why": found[run].why} if run in found else {}
 
 
 def list_files(timeline: Timeline) -> list[dict[str, Any]]:

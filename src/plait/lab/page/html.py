@@ -27,7 +27,7 @@ from plait.lab.page.records import (
     shorten,
 )
 from plait.lab.results import CellResult
-from plait.view.html_file import read_asset
+from plait.view.html_file import bundle_script, read_asset
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -67,7 +67,14 @@ def render_served_page(comparison: Comparison, runs: str) -> str:
     except ConfigError:
         draw = ""
     linked = {each.run: LINKED for each in comparison.results}
-    return _fill_template(comparison, _page_parts(comparison, draw), {}, linked, runs)
+    parts = _page_parts(comparison, draw)
+    bar, page = bundle_script("bar.js"), read_asset("index.html")
+    header = page[page.index('<header class="top">') : page.index("</header>")] + "</header>"
+    here = '<a href="./#/comparisons"'
+    parts["header"] = header.replace('href="#/', 'href="./#/').replace(here, f'{here} aria-current="page"')
+    parts["hashes"] = [*parts["hashes"], hash_source(bar)]
+    parts["facts"] = [("Suite", parts["suite"]), *parts["facts"]]
+    return _fill_template(comparison, {**parts, "bar": bar}, {}, linked, runs)
 
 
 def render_tables_page(title: str, body: str) -> str:
@@ -98,6 +105,7 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     ]
     return {
         "suite": show_hidden(comparison.suite.word),
+        "name": show_hidden(comparison.name),
         "about": show_hidden(comparison.suite.about),
         "facts": [(name, value) for name, value in facts if value],
         "unfinished": unfinished,
@@ -121,7 +129,7 @@ def _fill_template(
 ) -> str:
     missing = list(state.values())
     return _template().render(
-        **parts,
+        **{"header": "", "bar": "", **parts},
         served=bool(runs),
         data=json_block({**_script_data(comparison, state), "at": runs}),
         records=[(show_hidden(run), text) for run, text in records.items()],

@@ -1,5 +1,5 @@
 // Comparisons on record: each is a page of its own, that of `plait compare --html`.
-import { line, link, make, many, number, shown, when } from "./dom.js";
+import { flat, line, link, make, many, number, shown, when } from "./dom.js";
 
 export const comparisonsPage = async (place, source) => {
   const found = await source.comparisons();
@@ -10,10 +10,10 @@ export const comparisonsPage = async (place, source) => {
       make(
         "div.run-body",
         {},
-        make("h3", {}, link(each.name, source.comparison(each.name))),
+        make("h2", {}, link(each.name, source.comparison(each.name))),
         line(
           "facts-line",
-          make("bdi", {}, shown(each.suite)),
+          make("bdi", { title: flat(each.suite) }, shown(flat(each.suite.split("/").at(-1), 60))),
           `${number(each.finished)} of ${many(each.cells, "run")}`,
           make("bdi", {}, shown(each.loops.join(", "))),
           when(each.started),

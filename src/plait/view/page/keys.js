@@ -1,5 +1,6 @@
-// Single keys, a list of them, light and dark.
+// Single keys, and a list of them.
 import { button, make } from "./dom.js";
+import { keep, kept } from "./theme.js";
 
 const KEYS = [
   ["?", "this list"],
@@ -20,42 +21,6 @@ const KEYS = [
   ["Esc", "close this"],
 ];
 const HELD = new Set(["?", "/", "j", "k", "w", "b", "e", "n", "N", "t", "d", "Esc"]);
-const kept = (name, otherwise) => {
-  try {
-    return localStorage.getItem(name) ?? otherwise;
-  } catch {
-    return otherwise;
-  }
-};
-const keep = (name, value) => {
-  try {
-    localStorage.setItem(name, value);
-  } catch {
-    /* a file's page may keep nothing */
-  }
-};
-
-export const theme = () => {
-  const control = button("", () => turn(), { class: "theme" });
-  const words = { system: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" };
-  const show = (value) => {
-    if (value === "system") document.documentElement.removeAttribute("data-theme");
-    else document.documentElement.dataset.theme = value;
-    control.textContent = { system: "◐", light: "○", dark: "●" }[value];
-    control.setAttribute("aria-label", words[value]);
-    control.title = words[value];
-  };
-  let now = kept("plait-theme", "system");
-  if (!(now in words)) now = "system";
-  const turn = () => {
-    now = { system: "dark", dark: "light", light: "system" }[now];
-    keep("plait-theme", now);
-    show(now);
-  };
-  show(now);
-  return { control, turn };
-};
-
 const help = (live) => {
   const on = make("input", { type: "checkbox", id: "keys-on", checked: kept("plait-keys", "on") === "on" });
   on.addEventListener("change", () => keep("plait-keys", on.checked ? "on" : "off"));

@@ -1,8 +1,9 @@
 // The pages put together: what the address names is shown, the bar on top stays.
 import { button, link, make, problem } from "./dom.js";
-import { keys, theme } from "./keys.js";
+import { keys } from "./keys.js";
 import { runPage } from "./run.js";
 import { sourceOfFile, server } from "./source.js";
+import { theme } from "./theme.js";
 import { wirePage } from "./wire.js";
 
 const data = document.getElementById("data");
