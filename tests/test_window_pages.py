@@ -213,9 +213,10 @@ async def test_a_run_graded_wrong_does_not_look_right(browser: Browser, journal:
     await acompare(tasks, loops="react", models=[Scripted([answer("522250")] * 2)], journal=journal)
     with serving(react(journal)) as server:
         page = await opened(browser, server)
-        assert await page.count("li.run .chip.is-answered") == 1 and await page.count("li.run .chip.is-wrong") == 1
-        assert "answered, graded wrong" in await page.text("li.run:has(.is-wrong)")
-        await page.click("li.run:has(.is-wrong) h3 a")
+        for end, mark in (("answered", "right"), ("wrong", "wrong")):
+            assert await page.count(f"tr.run .chip.is-{end}:first-child") == 1
+            assert await page.count(f"tr.run:has(.is-{end}) .chip[aria-label='graded {mark}']") == 1
+        await page.click("tr.run:has(.is-wrong) a")
         await page.wait_for("document.querySelector('.outcome.is-wrong') !== null")
         assert "answered, graded wrong" in await page.text(".state") and "348085" in await page.text(".outcome")
         assert await window_axe.found(page, "moderate") == []
@@ -246,13 +247,13 @@ async def test_the_list_has_live_runs_on_top_and_hears_of_their_end(
     await react(journal).arun("An earlier question")
     with serving(gated(journal, gate)) as server:
         page = await opened(browser, server)
-        await page.wait_for("document.querySelectorAll('li.run').length === 1")
+        await page.wait_for("document.querySelectorAll('tr.run').length === 1")
         run = await begun(server)  # the list is told of it
-        await page.wait_for("document.querySelectorAll('section[aria-labelledby=live-title] li.run').length === 1")
+        await page.wait_for("document.querySelectorAll('tbody.live tr.run').length === 1")
         gate.set()
         await ended(journal, run)
-        await page.wait_for("document.querySelectorAll('section[aria-labelledby=all-title] li.run').length === 2")
-        assert await page.count("section[aria-labelledby=live-title] li.run") == 0
+        await page.wait_for("document.querySelectorAll('tbody.all tr.run').length === 2")
+        assert await page.count("tbody.live tr.run") == 0
         assert page.problems == []
         await page.close()
 
@@ -462,9 +463,9 @@ async def test_two_runs_are_chosen_and_their_first_difference_is_marked(browser:
     await react(journal, other).arun(QUESTION)
     with serving(react(journal)) as server:
         page = await opened(browser, server)
-        await page.click("li.run:nth-child(1) .pick input")
-        await page.click("li.run:nth-child(2) .pick input")
-        await page.click(".compare a")
+        await page.click("tr.run:nth-child(1) .pick input")
+        await page.click("tr.run:nth-child(2) .pick input")
+        await page.click(".selection a")
         await page.wait_for_selector(".sides .differs")
         assert "in step 2, what the model said" in await page.text(".first")
         assert await page.count(".differs") == 2
@@ -486,23 +487,24 @@ async def test_runs_are_searched_and_filtered(browser: Browser, journal: Path) -
         await page.wait_for("document.activeElement.id === 'search'")
         await page.send("Input.insertText", text="ärmelKANAL where")
         await page.press("Enter")
-        await page.wait_for("document.querySelectorAll('li.run').length === 1")
-        assert "Ärmelkanal" in await page.text("li.run")
+        await page.wait_for("document.querySelectorAll('tr.run').length === 1")
+        assert "Ärmelkanal" in await page.text("tr.run")
         await to(page, "?loop=rewoo")
-        await page.wait_for("document.querySelectorAll('li.run').length === 1")
-        assert "rewoo" in await page.text("li.run")
+        await page.wait_for("document.querySelectorAll('tr.run').length === 1")
+        assert "rewoo" in await page.text("tr.run")
+        await page.click(".filter-button")
         await page.evaluate("document.querySelector('#filter-loop').focus()")
         for wanted in ("?loop=react", ""):  # each key chooses at once; whoever chooses so goes on at the same place
             await page.press("ArrowUp")
             drawn = f"location.hash === '#/{wanted}' && !document.querySelector('#main[aria-busy]')"
             # The list of before stands until the new one is there, and a key pressed then goes with it.
-            items = "[...document.querySelectorAll('li.run')]"
+            items = "[...document.querySelectorAll('tr.run')]"
             names = f"{items}.map((each) => each.innerText.match(/react|rewoo/)[0]).sort().join()"
             await page.wait_for(f"{drawn} && {names} === '{'react' if wanted else 'react,rewoo'}'")
             await page.wait_for("document.activeElement.id === 'filter-loop'")
-        assert await page.evaluate("document.querySelector('.more-filters').open")
+        assert await page.evaluate("!document.querySelector('#filters').hidden")
         await to(page, "?words=870335")  # the answer is searched as well
-        await page.wait_for("document.querySelectorAll('li.run').length === 2")
+        await page.wait_for("document.querySelectorAll('tr.run').length === 2")
         await page.close()
 
 
@@ -539,7 +541,7 @@ async def test_hostile_texts_are_text_and_run_nothing(browser: Browser, journal:
     with serving(react(journal)) as server:
         run = Journal.at(journal).runs(9)[-1].head.run
         page = await opened(browser, server)
-        assert HOSTILE[:40] in await page.text("li.run h3")
+        assert HOSTILE[:40] in await page.text("tr.run .asked")
         for at in (f"runs/{run}", f"runs/{run}/wire/2", f"sides/{run}/{run}"):
             await to(page, at)
             assert "<script>window.ran" in await page.text("main")
@@ -641,7 +643,7 @@ async def test_a_connection_that_was_refused_is_tried_again(browser: Browser, jo
         await page.wait_for("document.querySelector('.lost').textContent !== ''")
         await page.wait_for("document.querySelector('.lost').textContent === ''")
         await begun(server, "Is it heard of?")
-        await page.wait_for("document.querySelector('li.run')?.innerText.includes('Is it heard of?')")
+        await page.wait_for("document.querySelector('tr.run')?.innerText.includes('Is it heard of?')")
         await page.close()
 
 
@@ -655,8 +657,9 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
         for width, dark in ((1440, False), (390, True)):
             page = await opened(browser, server, "comparisons", width=width, dark=dark)
             assert "6 of 6 runs" in await page.text("main")
-            await page.click("li.run h3 a")
+            await page.click("li.run h2 a")
             await page.wait_for("document.querySelector('html[data-drawn=all]') !== null")
+            assert await page.text("h1") == "Comparison mine/50% of it" and await page.count("nav.pages a") > 2
             await shot(page, f"comparison-{width}")
             assert await page.count(".plot svg") == 4
             for part in ("table", "pairs", "grid"):
@@ -692,7 +695,7 @@ async def test_single_keys_do_what_the_list_says_and_can_be_turned_off(browser: 
         await page.wait_for("document.activeElement.closest?.('.step')?.id === 'step-2'")
         await page.press("?")
         await page.wait_for_selector("dialog[open] .keys")
-        assert await page.count("dialog[open] kbd") == 14
+        assert await page.count("dialog[open] kbd") == 16
         await shot(page, "keys")
         await page.click("#keys-on")
         await page.press("Escape")
@@ -751,7 +754,9 @@ async def test_every_page_fits_is_legible_and_accessible(
             "",
             "new",
             "comparisons",
+            "costs?by=user",
             *(f"runs/{run}" for run in runs),
+            f"runs/{runs[0]}/time",
             f"runs/{runs[0]}/wire/2",
             f"sides/{runs[0]}/{failed.id}",
         ]

@@ -121,8 +121,9 @@ export const runsPage = async (place, source, wanted) => {
     const now = [wanted[name] || ""].flat()[0];
     if (known === null)
       return field(name, label, make("input", { id: `filter-${name}`, value: now, placeholder: example }));
-    const values = new Set([...(now ? [now] : []), ...(Array.isArray(known) ? known : choices[known])]);
-    const options = [["", "any"], ...[...values].map((each) => [each, flat(each, 60)])];
+    const values = Array.isArray(known) ? known : choices[known];
+    const all = now && !values.includes(now) ? [now, ...values] : values;
+    const options = [["", "any"], ...all.map((each) => [each, flat(each, 60)])];
     return field(name, label, select(`filter-${name}`, now, options));
   });
   fields.push(field("sort", "Order", select("sort", sort || "started", SORTS)));
