@@ -154,8 +154,16 @@ def test_costs_are_summed_by_day_user_tag_and_agent(journal: Path) -> None:
     assert sums("day", user="ada") == {date.today().isoformat(): (2, 4, 0.0024, 0)}
     assert sums("agent") == {"": (4, 8, 1.2024, 1)} and sums("user", tags="beta") == {"ada": (1, 2, 0.0012, 0)}
     assert next(each.cost_usd for each in asyncio.run(runs.acosts("user"))) == 1.2
-    with pytest.raises(ConfigError, match="moon"):
-        runs.costs("moon")
+    day, week = date.today(), (date.today() - timedelta(date.today().weekday())).isoformat()
+    assert sums("week").keys() == {week} and sums("month").keys() == {day.isoformat()[:7]}
+    over = runs.costs("user", over="week")
+    assert {(each.key, each.period, each.runs) for each in over} == {("ben", week, 1), ("ada", week, 2), ("", week, 1)}
+    assert sums("model").keys() == {"scripted:scripted"}
+    runs.rate(runs.list(user="ada")[0].id, good=False)
+    assert {each.key: each.succeeded for each in runs.costs("user")} == {"ben": 1, "ada": 1, "": 1}
+    for wrong in ({"by": "moon"}, {"by": "day", "over": "moon"}):
+        with pytest.raises(ConfigError, match="moon"):
+            runs.costs(**wrong)
 
 
 def test_each_cost_counts_once_with_child_runs_and_forks(journal: Path) -> None:

@@ -120,6 +120,9 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
             "loops": ["react", "rewoo"],
             "sessions": ["trip"],
             "models": ["scripted:scripted"],
+            "agents": [],
+            "users": [],
+            "tags": [],
         }
 
 

@@ -44,7 +44,7 @@ def find_run(run: str, given: str | None) -> tuple[RunRow, Journal]:
 @options.as_list
 @click.pass_context
 def runs(context: click.Context, /, journal: str | None, as_object: bool, **filters: Any) -> None:
-    """List the recorded runs, newest first without --sort: id, time, status, loop, steps, tokens, USD, question.
+    """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question.
 
     Tokens and USD are those of the run with its child runs.
     """

@@ -129,7 +129,7 @@ class _RunRows:
             self.rows[step] = {"id": step, "in": self.inside, "kind": "step", "label": name, "at": at, "n": -1, **empty}
             self.rows[step] |= {"end": at, "state": "done"}
         id = f"{self.run}/{id}"
-        inside = call if call in self.rows and kind != "call" else step
+        inside = call if call in self.rows and kind not in ("call", "wait") else step
         return self.rows.setdefault(
             id, {"id": id, "in": inside, "kind": kind, "label": label, "at": at, "n": entry.n, **empty}
         )

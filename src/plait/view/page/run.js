@@ -336,17 +336,17 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   // -- the same run over time, which is read when somebody looks at it
   const time = make("div.time");
   let waterfall = null,
-    later = null;
+    later = null,
+    growing = null;
   const growTime = () => {
     if (!isOverTime || later) return;
     waterfall ||= new Waterfall(time, source, id);
-    later = setTimeout(
-      async () => {
-        later = null;
-        await waterfall.grow().catch((error) => time.replaceChildren(problem(error)));
-      },
-      waterfall.now ? 1000 : 0,
-    );
+    const grow = () => {
+      later = null;
+      growing = waterfall.grow().catch((error) => time.replaceChildren(problem(error)));
+    };
+    if (waterfall.now) later = setTimeout(grow, 1000);
+    else grow();
   };
   const tab = (words, value) =>
     button(words, () => {
@@ -431,6 +431,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   showView();
   drawHead();
   drawPlan(data.plan);
+  if (isOverTime) await growing; // the steps are drawn behind it
   await braid.grow(data.steps);
   if (["running", "waiting", "interrupted"].includes(run.status)) watch();
   const to = toStep && document.getElementById(`step-${toStep}`);

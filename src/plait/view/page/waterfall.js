@@ -85,9 +85,9 @@ export class Waterfall {
         this.parts.get(inside).push(row);
       }
       this.isLong ??= this.rows.size > MANY;
-      await this.draw("", this.list);
-      for (const row of rows) this.lines.get(row.id)?.tell(row);
       this.rescale();
+      for (const row of rows) this.lines.get(row.id)?.tell(row);
+      await this.draw("", this.list);
     } finally {
       this.isGrowing = false;
     }
@@ -106,10 +106,8 @@ export class Waterfall {
         line = this.line(row, depth);
         this.lines.set(row.id, line);
         list.append(line.root);
-        if (++count % CHUNK === 0) {
-          this.rescale();
-          await new Promise((done) => setTimeout(done));
-        }
+        this.putBar(line, row);
+        if (++count % CHUNK === 0) await new Promise((done) => setTimeout(done));
       }
       const hasParts = this.parts.has(row.id);
       line.toggle.hidden = !hasParts;
@@ -189,21 +187,20 @@ export class Waterfall {
   async turn(row, toggle, parts, depth) {
     this.open.set(row.id, !this.isOpen(row));
     this.lines.get(row.id).showToggle();
-    if (this.isOpen(row)) {
-      await this.draw(row.id, parts, depth + 1);
-      this.rescale();
-    }
+    if (this.isOpen(row)) await this.draw(row.id, parts, depth + 1);
+  }
+
+  putBar({ bar }, row) {
+    const left = this.scale.place(row.at);
+    bar.style.left = `${100 * left}%`;
+    bar.style.width = `${100 * (this.scale.place(row.end ?? this.now) - left)}%`;
   }
 
   rescale() {
     const rows = [...this.rows.values()];
-    const { place, isShort, whole, work } = scale(rows, this.parts, this.now);
-    for (const [id, { bar }] of this.lines) {
-      const row = this.rows.get(id),
-        left = place(row.at);
-      bar.style.left = `${100 * left}%`;
-      bar.style.width = `${100 * (place(row.end ?? this.now) - left)}%`;
-    }
+    this.scale = scale(rows, this.parts, this.now);
+    for (const [id, line] of this.lines) this.putBar(line, this.rows.get(id));
+    const { isShort, whole, work } = this.scale;
     const waits = isShort ? " Times without work are drawn shorter." : "";
     this.about.textContent = rows.length
       ? `${duration(whole)} from the first request to the end, of which ${duration(work)} of work.${waits}`

@@ -1,0 +1,274 @@
+"""The viewer's pages to look inside: the table of runs, a run over time, search in a run, costs, calls, child runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import struct
+import time
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import plait
+import window_axe
+from browser import Browser, Page
+from lazily import skip_without
+from plait import Scripted
+from plait.journal.store import Journal
+from plait.view.html_file import render_html
+from test_window_pages import opened, shot, to
+from window_support import HOSTILE, action, answer, react, send
+
+skip_without("server", "starlette", "uvicorn", "prometheus_client")
+
+from window_server import Here, serving  # noqa: E402
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+INPUT = {"town": "Lyon", "note": HOSTILE, "options": {"days": [1, 2]}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with Browser.started() as started:
+        yield started
+
+
+def draw_png() -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress((b"\0" + b"\x40" * 24) * 8)) + chunk(b"IEND", b"")
+
+
+@plait.tool(read_only=True)
+async def weather(town: str, note: str = "", options: dict[str, Any] | None = None) -> str:
+    "The weather."
+    return f"Sunny in {town}. {HOSTILE}"
+
+
+@plait.tool(read_only=True)
+def draw() -> plait.File:
+    "Draws a picture."
+    return plait.File.from_bytes(draw_png(), "chart.png")
+
+
+def traveller(journal: Path) -> plait.Agent:
+    """Calls two tools and another agent at once, then draws, then sends, which needs approval."""
+    towns = [{"name": "weather", "input": {"town": town}} for town in ("Nice", "Oslo")]
+    model = Scripted([{"calls": towns}, "No umbrella."])
+    child = plait.Agent("tool_calling", model=model, tools=[weather], journal=journal, name="packer")
+    script = [
+        {"calls": [{"name": "weather", "input": INPUT}, {"name": "packer", "input": {"question": "What do I pack?"}}]},
+        {"calls": [{"name": "draw", "input": {}}]},
+        {"calls": [{"name": "send", "input": {"text": "hello"}}]},
+        "Pack light.",
+    ]
+    tools = [weather, draw, send, child.as_tool("packer", "Packs.")]
+    return plait.Agent(
+        "tool_calling", model=Scripted(script), tools=tools, journal=journal, name="traveller", approve="effects"
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A journal, and the id of the traveller's run in it, which was approved."""
+    journal = tmp_path_factory.mktemp("inside") / "journal.db"
+    agent = traveller(journal)
+    done = agent.resume(agent.run("What should I pack?", user="ada", tags=["web"]), "yes")
+    assert done.status == "answered", done.reason
+    plait.open_journal(journal).rate(done, good=False, why="It forgot the shoes.")
+    return journal, done.id
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with 131 runs: run n cost n cents, by three users."""
+    journal = tmp_path_factory.mktemp("many") / "journal.db"
+    react(journal, [answer("yes")]).run("Question 1?", user="user 1")
+    with sqlite3.connect(journal) as connection:
+        row = connection.execute("SELECT * FROM runs")
+        names = [each[0] for each in row.description]
+        first = dict(zip(names, row.fetchone(), strict=True))
+        for n in range(1, 132):
+            totals = json.loads(first["totals"]) | {"cost_usd": n / 100, "steps": n % 5 + 1}
+            about = {"question": f"Question {n}?", "user": f"user {n % 3}"}
+            head = json.loads(first["head"]) | about | {"run": f"run-{n:03}"}
+            made = about | {"n": n, "id": f"run-{n:03}"}
+            made |= {"totals": json.dumps(totals), "head": json.dumps(head), "started": time.time() - 131 + n}
+            values = [(first | made)[name] for name in names]
+            connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({','.join('?' * len(names))})", values)
+    return journal
+
+
+@pytest.fixture(scope="module")
+def server(run: tuple[Path, str]) -> Iterator[Here]:
+    with serving(traveller(run[0])) as started:
+        yield started
+
+
+async def questions(page: Page) -> list[str]:
+    found: list[str] = await page.evaluate("[...document.querySelectorAll('tr.run .asked')].map((td) => td.innerText)")
+    return found
+
+
+async def test_the_table_has_30_runs_on_a_screen_and_is_sorted_and_filtered_by_its_address(
+    browser: Browser, many: Path
+) -> None:
+    with serving(react(many)) as server:
+        page = await browser.page(width=1280, height=900)
+        await page.goto(f"{server.url}/")
+        await page.wait_for("document.querySelectorAll('tr.run').length === 60")
+        seen = "filter((each) => each.getBoundingClientRect().bottom <= innerHeight).length"
+        assert await page.evaluate(f"[...document.querySelectorAll('tr.run')].{seen}") >= 30
+        await shot(page, "table")
+        sorted_by = "document.querySelector('[aria-sort] button')"
+        await page.click("thead th:nth-child(12) button")
+        await page.wait_for(f"{sorted_by}?.textContent.startsWith('USD ↓')")
+        assert (await questions(page))[:2] == ["Question 131?", "Question 130?"]
+        await page.click("thead [aria-sort] button")
+        await page.wait_for(f"{sorted_by}?.textContent.startsWith('USD ↑') && location.hash === '#/?sort=-cost'")
+        for count in (120, 131):
+            await page.click(".more-runs")
+            await page.wait_for(f"document.querySelectorAll('tr.run').length === {count}")
+        assert await questions(page) == [f"Question {n}?" for n in range(1, 132)]  # each once, over all pages
+        await to(page, "?user=user+2&sort=cost&min_cost=1&words=question")
+        assert await questions(page) == [f"Question {n}?" for n in range(131, 99, -3)]
+        assert await page.count(".filter-chip") == 3
+        await page.click(".filter-chip:last-child")
+        await page.wait_for("document.querySelectorAll('.filter-chip').length === 2")
+        assert "min_cost" not in await page.evaluate("location.hash") and len(await questions(page)) == 44
+        await page.click("tr.run:nth-child(1) .pick input")
+        await page.click("tr.run:nth-child(3) .pick input")
+        assert "run-131/run-125" in await page.evaluate("document.querySelector('.selection a').getAttribute('href')")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_the_most_expensive_user_of_the_week_is_two_clicks_away(browser: Browser, many: Path) -> None:
+    with serving(react(many)) as server:
+        page = await opened(browser, server)
+        await page.click("nav.pages a[href='#/costs']")
+        await page.wait_for_selector(".cost-bar button")
+        await page.click(".cost-bar .tabs:first-child button:nth-child(3)")  # User
+        await page.wait_for("document.querySelector('.box tbody th')?.innerText === 'user 2'")
+        assert "29.26 USD" in (await page.text(".box tbody tr")).replace("29.2600", "29.26")
+        await shot(page, "costs")
+        assert await page.count(".chart rect") == 3 and await window_axe.found(page, "moderate") == []
+        await page.click(".box tbody th a")  # and its runs
+        await page.wait_for("document.querySelectorAll('tr.run').length === 44")
+        assert (await questions(page))[0] == "Question 131?"
+        await to(page, "costs?by=user&measure=success&over=week")
+        await page.click(".figures summary")
+        assert await page.count(".chart polyline") == 3 and "100 %" in await page.text(".figures")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_run_over_time_shows_its_parts_and_leads_to_each_request(
+    browser: Browser, server: Here, run: tuple[Path, str]
+) -> None:
+    page = await opened(browser, server, f"runs/{run[1]}")
+    await page.press("t")
+    await page.wait_for("document.querySelectorAll('.waterfall .is-child .is-call').length === 2")
+    assert (await page.evaluate("location.hash")).endswith("/time")
+    rows = await page.evaluate(
+        "[...document.querySelectorAll('.waterfall li')].map((li) => [li.className.split(' ')[0].slice(3),"
+        "li.querySelector('.w-name').innerText.trim().split('\\n')[0], li.querySelector('.w-bar').style.width])"
+    )
+    assert [kind for kind, *_ in rows].count("model") == 6 and ["wait", "waits for the user: approval"] in [
+        row[:2] for row in rows
+    ]
+    assert all(width.endswith("%") for *_, width in rows)
+    assert "tokens" in await page.text(".is-child > .w-line") and await window_axe.found(page, "moderate") == []
+    await shot(page, "waterfall")
+    links = "[...document.querySelectorAll('.waterfall > li > ol > li.is-model .w-links')]"
+    await page.evaluate(f"{links}[1].lastElementChild.click()")  # the difference
+    await page.wait_for_selector(".exchange")
+    assert "hello" not in await page.text("ins") and await page.count(".exact ins") > 0
+    await page.evaluate("history.back()")
+    await page.wait_for_selector(".waterfall .w-links a")
+    await page.evaluate(f"{links}[1].firstElementChild.click()")  # the request
+    await page.wait_for_selector(".exchange .message.fresh")
+    assert page.problems == []
+    await page.close()
+
+
+async def test_a_run_that_goes_on_grows_over_time(browser: Browser, tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    @plait.tool(read_only=True)
+    async def look() -> str:
+        "Waits."
+        await go.wait()
+        return "seen"
+
+    journal = tmp_path / "journal.db"
+    with serving(react(journal)) as server:
+        agent = react(journal, [action("look"), answer("done")], tools=(look,))
+        task = asyncio.ensure_future(agent.arun("Over time?"))
+        while not journal.exists() or not Journal.at(journal).runs(1):
+            await asyncio.sleep(0.02)
+        page = await opened(browser, server, f"runs/{Journal.at(journal).run('last').id}/time")
+        await page.wait_for("document.querySelector('.is-call.is-running')?.innerText.includes('goes on')")
+        go.set()
+        await task
+        await page.wait_for("document.querySelectorAll('.waterfall .is-model.is-done').length === 2")
+        assert await page.count(".waterfall .is-running") == 0 and page.problems == []
+        await page.close()
+
+
+async def test_words_are_found_in_a_run_and_the_keys_go_from_place_to_place(
+    browser: Browser, server: Here, run: tuple[Path, str]
+) -> None:
+    page = await opened(browser, server, f"runs/{run[1]}")
+    await page.press("/")
+    await page.wait_for("document.activeElement.id === 'search'")
+    await page.type("lyon")
+    await page.press("Enter")
+    await page.wait_for("document.querySelectorAll('.hits li').length === 2")
+    assert "1 of 2" in await page.text(".find") and await page.text(".hits mark") == "Lyon"
+    assert await page.evaluate("document.querySelector('.is-found').dataset.kind") == "call"
+    await page.press("Escape")
+    await page.press("n")
+    await page.wait_for("document.querySelector('.find').innerText.includes('2 of 2')")
+    await page.press("N")
+    await page.wait_for("document.querySelector('.find').innerText.includes('1 of 2')")
+    assert await window_axe.found(page, "moderate") == [] and page.problems == []
+    await page.close()
+
+
+async def test_calls_have_tables_pictures_and_the_steps_of_child_runs(
+    browser: Browser, server: Here, run: tuple[Path, str], tmp_path: Path
+) -> None:
+    """On the server, and in a file without one."""
+    file = tmp_path / "run.html"
+    file.write_text(render_html(Journal(run[0]).run(run[1]), Journal(run[0])))
+    for at in (f"{server.url}/#/runs/{run[1]}", file.as_uri()):
+        page = await browser.page()
+        await page.goto(at)
+        await page.wait_for("document.querySelectorAll('.step').length === 4")
+        assert await page.evaluate("document.querySelector('#step-1 .fields').querySelectorAll('dt').length") == 3
+        assert "<script>window.ran" in await page.text("#step-1 .fields")
+        await page.click("#step-1 .exact-input")
+        assert json.loads(await page.text("#step-1 .fields pre")) == INPUT
+        await page.wait_for("document.querySelector('#step-2 .pictures img')?.naturalWidth === 8")
+        await page.click("details.child summary")
+        await page.wait_for("document.querySelectorAll('details.child .step').length === 2")
+        assert "No umbrella." in await page.text("details.child")
+        assert "rated bad" in await page.text(".state") and "forgot the shoes" in await page.text(".outcome")
+        await page.press("t")
+        await page.wait_for("document.querySelectorAll('.waterfall .is-child .is-call').length === 2")
+        await page.evaluate("document.querySelector('#search').value = 'nice'")
+        await page.evaluate("document.querySelector('.find').requestSubmit()")
+        await page.wait_for("document.querySelector('.find').innerText.includes('Nothing found')")
+        assert await page.evaluate("window.ran") is None and page.problems == [] and page.dialogs == []
+        allowed = (server.url, "data:", file.as_uri()) if at.startswith("http") else (file.as_uri(), "data:")
+        assert all(each.startswith(allowed) for each in page.requests)
+        await page.close()
