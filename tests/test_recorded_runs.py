@@ -158,7 +158,7 @@ def test_costs_are_summed_by_day_user_tag_and_agent(journal: Path) -> None:
     assert sums("week").keys() == {week} and sums("month").keys() == {day.isoformat()[:7]}
     over = runs.costs("user", over="week")
     assert {(each.key, each.period, each.runs) for each in over} == {("ben", week, 1), ("ada", week, 2), ("", week, 1)}
-    assert sums("model").keys() == {"scripted:scripted"}
+    assert sums("model").keys() == {"scripted:m", "scripted:scripted"}
     runs.rate(runs.list(user="ada")[0].id, good=False)
     assert {each.key: each.succeeded for each in runs.costs("user")} == {"ben": 1, "ada": 1, "": 1}
     for wrong in ({"by": "moon"}, {"by": "day", "over": "moon"}):

@@ -81,7 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A journal, and the id of the traveller's run in it, which was approved."""
     journal = tmp_path_factory.mktemp("inside") / "journal.db"
     agent = traveller(journal)
-    done = agent.resume(agent.run("What should I pack?", user="ada", tags=["web"]), "yes")
+    done = agent.resume(agent.run("What should I pack?", user=HOSTILE[:150], tags=["<img src=x onerror='window.ran=1'>"]), "yes")
     assert done.status == "answered", done.reason
     plait.open_journal(journal).rate(done, good=False, why="It forgot the shoes.")
     return journal, done.id
@@ -244,6 +244,26 @@ async def test_words_are_found_in_a_run_and_the_keys_go_from_place_to_place(
     await page.close()
 
 
+async def test_names_of_users_and_tags_stay_text_in_every_table(
+    browser: Browser, server: Here, run: tuple[Path, str]
+) -> None:
+    page = await opened(browser, server)
+    for at, what in (("", "tr.run"), ("costs?by=user", ".box tbody"), ("costs?by=tag", ".legend"), ("?words=x", "main")):
+        await to(page, at)
+        if what != "main":
+            assert "<script>window.ran" in await page.text(what) or "<img src=x" in await page.text(what), at
+    await to(page, "costs?by=user")
+    await page.click(".box tbody th a")  # the name is a filter
+    await page.wait_for("document.querySelectorAll('tr.run').length === 1")
+    assert "<script>window.ran" in await page.text(".filter-chips")
+    await page.click(".filter-button")
+    assert await window_axe.found(page, "moderate") == []
+    assert await page.count("main script, main img") == 0 and await page.evaluate("window.ran") is None
+    assert page.problems == [] and page.dialogs == []
+    assert all(each.startswith(server.url) for each in page.requests)
+    await page.close()
+
+
 async def test_calls_have_tables_pictures_and_the_steps_of_child_runs(
     browser: Browser, server: Here, run: tuple[Path, str], tmp_path: Path
 ) -> None:
@@ -261,7 +281,7 @@ async def test_calls_have_tables_pictures_and_the_steps_of_child_runs(
         await page.wait_for("document.querySelector('#step-2 .pictures img')?.naturalWidth === 8")
         await page.click("details.child summary")
         await page.wait_for("document.querySelectorAll('details.child .step').length === 2")
-        assert "No umbrella." in await page.text("details.child")
+        assert "No umbrella." in await page.evaluate("document.querySelector('details.child').textContent")
         assert "rated bad" in await page.text(".state") and "forgot the shoes" in await page.text(".outcome")
         await page.press("t")
         await page.wait_for("document.querySelectorAll('.waterfall .is-child .is-call').length === 2")
