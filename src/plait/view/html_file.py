@@ -31,6 +31,8 @@ BODY = 2_000_000
 """Characters of one response in the file."""
 
 _IMPORT = re.compile(r"^import\s+(\{[^}]*\})\s+from\s+\"\./([\w-]+)\.js\";\n", re.MULTILINE)
+_LATER = re.compile(r"\(await import\(\"\./(run|wire)\.js\"\)\)")
+"""The pages that a file can open, among those that are loaded when they are opened."""
 _EXPORT = re.compile(r"^export (?=const|class|function|async)", re.MULTILINE)
 _EXPORTED = re.compile(r"^export \{[^}]*\};\n", re.MULTILINE)
 _NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re.MULTILINE)
@@ -75,15 +77,17 @@ def _read_document(row: RunRow, journal: Journal, max_text: int | None) -> tuple
 
 
 def bundle_script(name: str) -> str:
-    """Return a script and all its imports as one: each module once, after the modules that it needs."""
+    """Return a script and all its imports as one: each module once, after the modules that it needs. Of the pages that
+    are loaded when they are opened, it has those of one run."""
     bundled: dict[str, str] = {}
 
     def add(module: str) -> None:
         text = read_asset(f"{module}.js")
         imports = _IMPORT.findall(text)
-        for _, needed in imports:
+        for needed in (*(each for _, each in imports), *_LATER.findall(text)):
             if needed not in bundled:
                 add(needed)
+        text = _LATER.sub(lambda found: _variable(found[1]), text)
         names = [f"const {names} = {_variable(needed)};" for names, needed in imports]
         inside = _EXPORT.sub("", _EXPORTED.sub("", _IMPORT.sub("", text)))
         given = f"return {{ {', '.join(_NAMES.findall(text))} }};"

@@ -7,17 +7,13 @@ export const comparisonsPage = async (place, source) => {
     make(
       "li.run",
       {},
-      make(
-        "div.run-body",
-        {},
-        make("h2", {}, link(each.name, source.comparison(each.name))),
-        line(
-          "facts-line",
-          make("bdi", { title: flat(each.suite) }, shown(flat(each.suite.split("/").at(-1), 60))),
-          `${number(each.finished)} of ${many(each.cells, "run")}`,
-          make("bdi", {}, shown(each.loops.join(", "))),
-          when(each.started),
-        ),
+      make("h2", {}, link(each.name, source.comparison(each.name))),
+      line(
+        "facts-line",
+        make("bdi", { title: flat(each.suite) }, shown(flat(each.suite.split("/").at(-1), 60))),
+        `${number(each.finished)} of ${many(each.cells, "run")}`,
+        make("bdi", {}, shown(each.loops.join(", "))),
+        when(each.started),
       ),
     );
   place.replaceChildren(

@@ -1,10 +1,8 @@
 // The pages put together: what the address names is shown, the bar on top stays.
 import { button, link, make, problem } from "./dom.js";
 import { keys } from "./keys.js";
-import { runPage } from "./run.js";
 import { sourceOfFile, server } from "./source.js";
 import { theme } from "./theme.js";
-import { wirePage } from "./wire.js";
 
 const data = document.getElementById("data");
 const file = data ? JSON.parse(data.textContent) : null;
@@ -39,9 +37,11 @@ const where = () => {
 const show = async (inside, { parts, query }) => {
   const [kind, id, what, at] = parts;
   if (!kind) return (await import("./runs.js")).runsPage(inside, source, query);
-  if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at, query);
-  if (kind === "runs" && id)
-    return runPage(inside, source, id, { toStep: what === "step" ? at : null, isOverTime: what === "time" });
+  if (kind === "runs" && id && what === "wire") return (await import("./wire.js")).wirePage(inside, source, id, at, query);
+  if (kind === "runs" && id) {
+    const how = { toStep: what === "step" ? at : null, isOverTime: what === "time" };
+    return (await import("./run.js")).runPage(inside, source, id, how);
+  }
   if (kind === "costs") return (await import("./costs.js")).costsPage(inside, source, query);
   if (kind === "sides" && what) return (await import("./sides.js")).sidesPage(inside, source, id, what);
   if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
