@@ -81,7 +81,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A journal, and the id of the traveller's run in it, which was approved."""
     journal = tmp_path_factory.mktemp("inside") / "journal.db"
     agent = traveller(journal)
-    done = agent.resume(agent.run("What should I pack?", user=HOSTILE[:150], tags=["<img src=x onerror='window.ran=1'>"]), "yes")
+    waits = agent.run("What should I pack?", user=HOSTILE[:150], tags=["<img src=x onerror='window.ran=1'>"])
+    done = agent.resume(waits, "yes")
     assert done.status == "answered", done.reason
     plait.open_journal(journal).rate(done, good=False, why="It forgot the shoes.")
     return journal, done.id
@@ -180,13 +181,14 @@ async def test_a_run_over_time_shows_its_parts_and_leads_to_each_request(
     assert (await page.evaluate("location.hash")).endswith("/time")
     rows = await page.evaluate(
         "[...document.querySelectorAll('.waterfall li')].map((li) => [li.className.split(' ')[0].slice(3),"
-        "li.querySelector('.w-name').innerText.trim().split('\\n')[0], li.querySelector('.w-bar').style.width])"
+        "li.querySelector('.w-name bdi').textContent, li.querySelector('.w-bar').style.width])"
     )
     assert [kind for kind, *_ in rows].count("model") == 6 and ["wait", "waits for the user: approval"] in [
         row[:2] for row in rows
     ]
     assert all(width.endswith("%") for *_, width in rows)
-    assert "tokens" in await page.text(".is-child > .w-line") and await window_axe.found(page, "moderate") == []
+    assert "tokens" in await page.evaluate("document.querySelector('.is-child > .w-line').textContent")
+    assert await window_axe.found(page, "moderate") == []
     await shot(page, "waterfall")
     links = "[...document.querySelectorAll('.waterfall > li > ol > li.is-model .w-links')]"
     await page.evaluate(f"{links}[1].lastElementChild.click()")  # the difference
@@ -216,7 +218,7 @@ async def test_a_run_that_goes_on_grows_over_time(browser: Browser, tmp_path: Pa
         while not journal.exists() or not Journal.at(journal).runs(1):
             await asyncio.sleep(0.02)
         page = await opened(browser, server, f"runs/{Journal.at(journal).run('last').id}/time")
-        await page.wait_for("document.querySelector('.is-call.is-running')?.innerText.includes('goes on')")
+        await page.wait_for("document.querySelector('.is-call.is-running')?.textContent.includes('goes on')")
         go.set()
         await task
         await page.wait_for("document.querySelectorAll('.waterfall .is-model.is-done').length === 2")
@@ -248,10 +250,9 @@ async def test_names_of_users_and_tags_stay_text_in_every_table(
     browser: Browser, server: Here, run: tuple[Path, str]
 ) -> None:
     page = await opened(browser, server)
-    for at, what in (("", "tr.run"), ("costs?by=user", ".box tbody"), ("costs?by=tag", ".legend"), ("?words=x", "main")):
+    for at, what in (("", "tr.run"), ("costs?by=user", ".box tbody"), ("costs?by=tag", ".legend")):
         await to(page, at)
-        if what != "main":
-            assert "<script>window.ran" in await page.text(what) or "<img src=x" in await page.text(what), at
+        assert "<script>window.ran" in await page.text(what) or "<img src=x" in await page.text(what), at
     await to(page, "costs?by=user")
     await page.click(".box tbody th a")  # the name is a filter
     await page.wait_for("document.querySelectorAll('tr.run').length === 1")
