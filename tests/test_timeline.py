@@ -19,6 +19,7 @@ from plait.journal.entries import (
     OtherWork,
     RecordedNote,
 )
+from plait.journal.forks import select_rows_before
 from plait.journal.keys import question_id
 from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import owner_of_this_process
@@ -36,7 +37,7 @@ from plait.journal.records import (
     RunHead,
 )
 from plait.journal.store import Journal
-from plait.journal.timeline import Timeline, select_rows_before
+from plait.journal.timeline import Timeline
 
 TAKE, SEND = Call("take", 1), Call("send", {"text": "Lyon"})
 

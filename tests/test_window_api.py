@@ -18,6 +18,7 @@ from mcp_support import until  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
 from plait.journal.run_query import FILTERS, RunQuery, make_query  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
+from plait.server.improve_api import improve_routes  # noqa: E402
 from plait.server.runs_api import viewer_routes  # noqa: E402
 from plait.server.service import service_routes  # noqa: E402
 from plait.view.run_search import PAGE, find_runs  # noqa: E402
@@ -248,7 +249,7 @@ def test_what_is_no_number_is_refused_in_words(journal: Path) -> None:
 def test_the_page_of_the_api_names_each_route(journal: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
     with serving(react(journal)) as server:
-        routes = [*viewer_routes(server.manager), *service_routes(server.manager)]
+        routes = [*viewer_routes(server.manager), *service_routes(server.manager), *improve_routes(server.manager)]
     known = {
         f"{method} {route.path}"
         for route in routes

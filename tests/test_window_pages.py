@@ -382,10 +382,11 @@ async def test_a_fork_begins_from_the_step_that_was_chosen(browser: Browser, jou
         assert await page.evaluate("document.querySelector('#fork-at').value") == "2"
         await shot(page, "fork")
         await page.click("dialog[open] .main-act")
-        await page.wait_for(f"!location.hash.includes('{run}')")
-        await page.wait_for("document.querySelector('.state')?.innerText.includes('answered')")
+        await page.wait_for(f"location.hash.startsWith('#/sides/{run}/')")
+        await page.wait_for("document.querySelector('.side:last-child')?.innerText.includes('answered')")
         child = Journal.at(journal).run("last").head
         assert (child.parent, child.fork_at) == (run, 2)
+        await to(page, f"runs/{child.run}")
         assert "side by side" in await page.text(".beside")
         assert page.problems == []
         await page.close()
@@ -406,8 +407,7 @@ async def test_a_fork_may_have_other_models_for_single_phases(browser: Browser, 
         assert "written as phase=model" in await page.text("dialog .problem")
         await page.evaluate(f"document.querySelector('#fork-models').value = 'solve=scripted:{script}'")
         await page.click("dialog[open] .main-act")
-        await page.wait_for(f"!location.hash.includes('{run}')")
-        await page.wait_for("document.querySelector('.outcome')?.innerText.includes('says 7')")
+        await page.wait_for("document.querySelector('.side:last-child')?.innerText.includes('says 7')")
         child = Journal.at(journal).run("last").head
         assert child.models["solve"]["spec"].endswith("other.json")
         assert child.models[""]["spec"] == "scripted:scripted"

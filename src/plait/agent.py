@@ -24,6 +24,7 @@ from plait.core.errors import ConfigError, SessionBusy, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.installation import install_hint
+from plait.journal.forks import describe_changes
 from plait.journal.queue import check_place, require_queue
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import RunLog, Store, is_default, read_timeline, without_password
@@ -412,19 +413,30 @@ class Agent(AgentPlans[DepsT, OutputT]):
         return await runs.replay(run_spec, row.head, store, recorded)
 
     def fork(
-        self, run: str | Run[Any], at: int, *, deps: DepsT | None = None, **about: Unpack[RunAnnotations]
+        self,
+        run: str | Run[Any],
+        at: int,
+        *,
+        question: str | None = None,
+        results: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
+        **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others.
 
-        It keeps the user, tags and metadata of `run`, except for those that are given.
+        `question` replaces the question of `run`. `results` replaces results of calls in the steps that it takes over:
+        texts by the keys of the calls (`run.timeline.tool_calls`). It goes on as if the tools had returned them. It
+        keeps the user, tags and metadata of `run`, except for those that are given.
         """
-        return run_blocking(self.afork(run, at, deps=deps, **about))
+        return run_blocking(self.afork(run, at, question=question, results=results, deps=deps, **about))
 
     async def afork(
         self,
         run: str | Run[Any],
         at: int,
         *,
+        question: str | None = None,
+        results: Mapping[str, str] | None = None,
         deps: DepsT | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
@@ -439,9 +451,12 @@ class Agent(AgentPlans[DepsT, OutputT]):
         rows = await store.read_rows(row.head.run)
         has_code = any(each.step < at for each in Timeline(rows).code)
         async with open_deps(agent.make_deps, deps) as deps:
-            run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
-            head = msgspec.structs.replace(head, **annotations)
-            run_spec, log = await runs.fork(run_spec, head, rows, at, store)
+            given = (row.head, at, has_code, on_wait, deps, store, question)
+            run_spec, head = await agent._runs.prepare_fork(*given)
+            changed = describe_changes(row.head, head, results or {})
+            settings = {**head.settings, "changed": changed} if changed else head.settings
+            head = msgspec.structs.replace(head, settings=settings, **annotations)
+            run_spec, log = await runs.fork(run_spec, head, rows, at, store, results or {})
             return await runs.perform(run_spec, head, log, store, on_event)
 
     def stream_fork(
@@ -449,12 +464,15 @@ class Agent(AgentPlans[DepsT, OutputT]):
         run: str | Run[Any],
         at: int,
         *,
+        question: str | None = None,
+        results: Mapping[str, str] | None = None,
         deps: DepsT | None = None,
         on_wait: OnWait | None = None,
         **about: Unpack[RunAnnotations],
     ) -> EventStream:
         """Start a fork, and return its events from step `at` on. See `fork` and `stream`."""
-        return EventStream(partial(self.afork, run, at, deps=deps, on_wait=on_wait, **about))
+        more: dict[str, Any] = {"question": question, "results": results, **about}
+        return EventStream(partial(self.afork, run, at, deps=deps, on_wait=on_wait, **more))
 
     @staticmethod
     def from_journal(

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -24,7 +23,7 @@ from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings
 from plait.runtime.agents.agent_description import book_of, check_contexts
-from plait.runtime.agents.agent_fields import AgentFields, list_hooks, record_settings
+from plait.runtime.agents.agent_fields import AgentFields, find_prompts, list_hooks, record_settings
 from plait.runtime.agents.output import OutputType, output_of
 from plait.runtime.calls.tool_names import with_fitting_names, with_free_names
 from plait.runtime.calls.tool_selection import Finder, most_shown, recorded_in
@@ -166,8 +165,7 @@ class AgentParts:
         prompts.warn_of_unused(loops.options_of(loop))
 
     def _load_prompts(self, loop: Loop) -> PromptBook:
-        folder = self.agent.prompts
-        return book_of(loop, Path(folder) if folder is not None else None)
+        return book_of(loop, find_prompts(self.agent))
 
     @cached_property
     def store(self) -> Store | None:

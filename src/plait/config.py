@@ -71,6 +71,7 @@ class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
     queue: Annotated[
         str, Option("The queue in which `POST /v1/runs` puts runs for `plait worker`; empty: the server performs them.")
     ] = ""
+    datasets: Annotated[str, Option("The folder of data sets, from the folder of plait.toml.")] = "datasets"
 
 
 class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):

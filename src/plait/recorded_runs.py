@@ -12,13 +12,14 @@ from msgspec import Struct, structs
 
 from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError
+from plait.journal.forks import select_rows_before
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow, RunTotals
 from plait.journal.results import Results
 from plait.journal.run_query import make_query
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, NoJournal, Store, read_timeline, wait_for
-from plait.journal.timeline import Timeline, select_rows_before
+from plait.journal.timeline import Timeline
 from plait.runtime.approvals import waiting_with
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, id_of_run

@@ -163,17 +163,27 @@ class RunMaker:
         return self._make_spec(start, None, agent.sandbox)
 
     async def prepare_fork(
-        self, parent: RunHead, at: int, has_code: bool, on_wait: OnWait | None, deps: Any, store: Store
+        self,
+        parent: RunHead,
+        at: int,
+        has_code: bool,
+        on_wait: OnWait | None,
+        deps: Any,
+        store: Store,
+        question: str | None = None,
     ) -> tuple[RunSpec, RunHead]:
-        """Return what a run needs that takes the steps before `at` from a recorded one. `has_code`: they run code."""
+        """Return what a run needs that takes the steps before `at` from a recorded one. `has_code`: they run code.
+        `question` is another one than that of the recorded run."""
+        question = parent.question if question is None else question
+        check_run_arguments(question, None)
         sandbox = await self._check_recorded(parent, has_code, deps)
         conversation = recorded_conversation(parent, new_run_id())
         run_spec = await self.make_run_spec(
-            parent.question,
+            question,
             on_wait,
             deps,
             conversation=conversation,
-            shown=await asyncio.to_thread(self._parts.choose_tools, parent.question, parent),
+            shown=await asyncio.to_thread(self._parts.choose_tools, question, parent),
             sandbox=sandbox,
             now=parent.settings.get("now"),
             files=await restore_files(parent, store),
@@ -181,7 +191,7 @@ class RunMaker:
             outside=read_outside(parent.settings),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
-        head = self._parts.make_head(parent.question, run_spec, conversation)
+        head = self._parts.make_head(question, run_spec, conversation)
         kept = {name: getattr(parent, name) for name in ("attachments", "user", "tags", "metadata")}
         return run_spec, msgspec.structs.replace(head, parent=parent.run, fork_at=at, **kept)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -27,6 +27,7 @@ from plait.loops.plan import Planner, list_callable
 from plait.loops.plan_text import reads_as_plan, with_llm
 from plait.runtime.planning.plans import plan_of
 from plait.runtime.recorded_events import recorded_loop
+from plait.user_files import read_text_or_file
 
 
 @click.command()
@@ -115,6 +116,14 @@ def find_run_and_agent(
 @click.command()
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
+@click.option("--question", metavar="TEXT|@FILE", help="Another question than that of RUN.")
+@click.option(
+    "--result",
+    "results",
+    metavar="CALL=TEXT|@FILE",
+    multiple=True,
+    help="Another result of a call in a step that is kept, by the call's key, such as 1.0. A wrong key lists all.",
+)
 @options.named_agent
 @options.agent(recorded=True)
 @options.about_run
@@ -122,16 +131,35 @@ def find_run_and_agent(
 @options.journal
 @options.as_object
 @options.quiet
-def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bool, quiet: bool, **flags: Any) -> None:
+def fork(
+    run: str,
+    at: int,
+    question: str | None,
+    results: Sequence[str],
+    load_tools: bool,
+    journal: str | None,
+    as_object: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
     """Start a new run that keeps the steps of RUN before step N and runs the rest again.
 
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
     about = options.read_annotations(flags)
+    given = {}
+    for each in results:
+        key, equals, text = each.partition("=")
+        if not equals:
+            raise ConfigError(f"--result {each!r} has no '='.", hint="Write CALL=TEXT, such as 1.0=42.")
+        given[key.strip()] = read_text_or_file(text)
+    asked = None if question is None else read_text_or_file(question)
     words = options.journal_words(journal, flags["agent"])
     row, _, agent = find_run_and_agent(run, flags, journal, load_tools)
     perform_and_exit(
-        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait, **about),
+        lambda on_event, on_wait: agent.afork(
+            row.head.run, at, question=asked, results=given, on_event=on_event, on_wait=on_wait, **about
+        ),
         as_object=as_object,
         quiet=quiet,
         words=words,

@@ -196,4 +196,5 @@ def rate(run: str, judgement: str | None, why: str, journal: str | None, as_obje
 
 
 def _rating_as_json(rating: Any) -> dict[str, Any]:
-    return {"run": rating.run, "good": rating.good, "why": rating.why or None, "at": format_time(rating.at)}
+    said = {"why": rating.why or None, "by": rating.by or None}
+    return {"run": rating.run, "good": rating.good, **said, "at": format_time(rating.at)}

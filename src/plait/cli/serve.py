@@ -60,7 +60,8 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     config = load()
     tokens = load_tokens()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    table = structs.replace(config.serve, **given)
+    folder = config.path.parent if config.path is not None else Path.cwd()
+    table = structs.replace(config.serve, datasets=str(folder / config.serve.datasets), **given)
     manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
     if not is_this_machine(table.host) and not manager.needs_token:
         text = f"Without a token the server listens on this machine alone, and {table.host} is another address."

@@ -76,7 +76,7 @@ class ToolCall(Struct, frozen=True):
     `words` has the JSON that they gave for a parameter, where `call` has another. A call that has `begun`, and has no
     `observation`, is in doubt if its tool must not be called twice. `observation` is the tool's result;
     `changed_result` what the loop received instead, if a guard changed or withheld it. `artifacts` are what the tool
-    returned, as stored.
+    returned, as stored. `edited`: the user gave this fork another result than the tool returned.
     """
 
     key: str
@@ -91,6 +91,7 @@ class ToolCall(Struct, frozen=True):
     observation: Observation | None = None
     changed_result: Observation | None = None
     artifacts: bytes | None = None
+    edited: bool = False
 
     @property
     def seen(self) -> Observation | None:

@@ -42,12 +42,13 @@ class KeptRun(Struct, frozen=True):
 
 
 class Rating(Struct, frozen=True):
-    """A user's opinion of a run."""
+    """A user's opinion of a run. `by` is the user's name, "" if nobody knows it."""
 
     run: str
     good: bool
     at: float
     why: str = ""
+    by: str = ""
 
 
 class Results:
@@ -136,22 +137,23 @@ class Results:
 
     # -- ratings
 
-    async def rate(self, run: str, good: bool, why: str = "") -> Rating:
+    async def rate(self, run: str, good: bool, why: str = "", by: str = "") -> Rating:
         """Store a user's rating of a run, in place of an earlier one. Raises `UnknownRun`."""
-        rating = Rating((await self.store.find_run(run)).head.run, good, time.time(), why)
-        await self.store.keep("rating", rating.run, rating.run, codec.encode({"good": good, "why": why}))
+        rating = Rating((await self.store.find_run(run)).head.run, good, time.time(), why, by)
+        await self.store.keep("rating", rating.run, rating.run, codec.encode(_Judgement(good, why, by)))
         return rating
 
     async def list_ratings(self, runs: Iterable[str] | None = None) -> dict[str, Rating]:
         """Return the ratings of these runs, or of all."""
         found = await self.store.list_kept("rating", runs)
         kept = {each.key: (each, _read(each, _Judgement)) for each in found}
-        return {run: Rating(run, said.good, each.at, said.why) for run, (each, said) in kept.items()}
+        return {run: Rating(run, said.good, each.at, said.why, said.by) for run, (each, said) in kept.items()}
 
 
-class _Judgement(Struct):
+class _Judgement(Struct, omit_defaults=True):
     good: bool
     why: str = ""
+    by: str = ""
 
 
 def _read_comparison(kept: KeptRecord) -> KeptComparison:

@@ -7,7 +7,7 @@ All other code reads a trace this way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, convert, to_builtins
@@ -65,6 +65,8 @@ class Timeline:
         self._questions: dict[str, Question] = {}
         self._children: dict[str, ChildRun] = {}
         self._other_works: dict[str, OtherWork] = {}
+        self._edited: set[str] = set()
+        """The keys of calls whose results were replaced in this fork."""
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -204,6 +206,9 @@ class Timeline:
             case RaisedRecord():
                 self._close(record.key)
                 yield "raised", LoopException(**asdict(record), n=key.n)
+            case NoteRecord(kind="edited") if key.i >= 0:
+                self._edited.add(record.key)
+                yield "noted", RecordedNote(record.key, -1, record.step, record.kind, record.text)
             case NoteRecord(kind="resumed", value=Resumption() as value):
                 yield "resumed", value
             case NoteRecord():
@@ -234,7 +239,7 @@ class Timeline:
                 elif known is not None and asked is not None:  # asked about, but then refused
                     known = replace(known, planned=asked)
                 if known is not None:
-                    ended = replace(known, observation=value, artifacts=body)
+                    ended = replace(known, observation=value, artifacts=body, edited=record.key in self._edited)
                     self._tool_calls[record.key] = ended
                     yield "ended", ended
             case "code":
@@ -322,40 +327,3 @@ def _close_below(entries: dict[str, _Closable], key: str) -> None:
         rest = each.key.removeprefix(key)
         if each.is_open and rest != each.key and not rest[:1].isdigit():
             entries[each.key] = replace(each, closed=True)
-
-
-# -- forks
-
-
-def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
-    """Return the rows that a fork from step `at` takes over, and the number of the last step.
-
-    A question without an answer, and the approval of a call that was not made, are for the run that asked: a fork asks
-    anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own. Child runs that
-    have not ended stay with the run that started them.
-    """
-    of_loop = [row for row in rows if not isinstance(row.record, NoteRecord) or read_key(row.record.key).note >= 0]
-    raised = [row for row in rows if isinstance(row.record, RaisedRecord) and row.record.kind in _LIMITS]
-    near = raised[0] if raised else None
-    kept = [row for row in of_loop if row.record.step < at and not (near is not None and _is_after(row, near))]
-    timeline = Timeline(kept)
-    unanswered = {each.key for each in timeline.questions if each.answer is None}
-    unended = {each.key for each in timeline.children if each.end is None}
-    made = {each.key for each in timeline.tool_calls if each.begun or each.observation is not None}
-    used = [row for row in kept if row.record.key not in unanswered | unended and _is_of_made_call(row.record, made)]
-    return used, max((row.record.step for row in of_loop if not isinstance(row.record, NoteRecord)), default=0)
-
-
-_LIMITS = ("LimitNear", "LimitReached")
-
-
-def _is_after(row: Row, near: Row) -> bool:
-    """Say whether a row is that of the limit, or of an effect after it. Results of earlier effects may come later."""
-    n = read_key(row.record.key).n
-    return row.seq > near.seq if n < 0 else n >= read_key(near.record.key).n
-
-
-def _is_of_made_call(record: Record, made: set[str]) -> bool:
-    """Return False for what was decided about a call that was not made."""
-    key = read_key(record.key)
-    return not key.mark or key.i < 0 or f"{key.n}.{key.i}" in made

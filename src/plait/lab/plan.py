@@ -31,7 +31,7 @@ from plait.models.base import Model
 from plait.models.fallback import FallbackModels
 from plait.models.resolve import add_settings, add_to_spec, resolve
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, choose_settings, phases_with_settings
-from plait.runtime.agents.agent_fields import record_settings
+from plait.runtime.agents.agent_fields import find_prompts, record_settings
 from plait.runtime.templates.prompts import PromptBook
 from plait.tools import tools_from
 
@@ -236,7 +236,7 @@ def make_plan(
         phases = {phase: loop_agent.models.get(phase, loop_agent.model) for phase in phases_of(loop)}
         described = {
             "loop": [loop.name, options_of(loop)],
-            "prompts": _prompt_texts(loop, Path(loop_agent.prompts) if loop_agent.prompts is not None else None),
+            "prompts": _prompt_texts(loop, find_prompts(loop_agent)),
             "models": {phase: _describe_model(model) for phase, model in phases.items()},
             "settings": {key: value for key, value in record_settings(loop_agent).items() if key != "prompts"},
             "plait": __version__,
@@ -260,11 +260,11 @@ def make_plan(
     return ComparisonPlan(made, suite, tuple(contenders), repeat, tuple(cells))
 
 
-def _prompt_texts(loop: Loop, folder: Path | None) -> dict[str, str]:
+def _prompt_texts(loop: Loop, given: Path | Mapping[str, str] | None) -> dict[str, str]:
     """Return the prompts of a loop, and of the loop that it may fall back to."""
-    book = PromptBook(loop.name, folder, traits_of(loop).prompts)
+    book = PromptBook(loop.name, given, traits_of(loop).prompts)
     other = fallback_of(loop)
-    below = _prompt_texts(other, folder) if other is not None else {}
+    below = _prompt_texts(other, given) if other is not None else {}
     return {**below, **{f"{loop.name}/{name}": book.source(name) for name in book.names()}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,12 +17,13 @@ from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
+from plait.journal.forks import replace_results, select_rows_before
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.queue import has_queue
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
-from plait.journal.timeline import Timeline, select_rows_before
+from plait.journal.timeline import Timeline
 from plait.runtime.agents.output import OutputType, output_of, read_recorded_output
 from plait.runtime.answers import read_answer, record_answer
 from plait.runtime.approvals import require_open_question, waiting_with, without_id
@@ -164,11 +165,15 @@ async def replay(run_spec: RunSpec, head: RunHead, store: Store, recorded: Outco
     )
 
 
-async def fork(run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, store: Store) -> tuple[RunSpec, RunLog]:
-    """Open a new run that shares the first `at - 1` steps of its parent."""
+async def fork(
+    run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, store: Store, results: Mapping[str, str] = {}
+) -> tuple[RunSpec, RunLog]:
+    """Open a new run that shares the first `at - 1` steps of its parent. `results` are other results of calls in these
+    steps, by the keys of the calls."""
     kept, last = select_rows_before(rows, at)
     if at < 1 or at > last + 1:
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
+    kept = replace_results(kept, results, at) if results else kept
     records = [(row.record, row.body) for row in kept]
     contents = await store.read_contents(head.files)  # the other run may be deleted meanwhile, and its files with it
     more: dict[str, Any] = {"secrets": run_spec.phases.secrets(), "contents": contents}

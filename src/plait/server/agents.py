@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,7 +84,16 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     return recorded == {tool.name for tool in agent._parts.toolset if not is_mcp_word(tool.source)}
 
 
-def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
-    """Return the agent with another `loop`, other `options` of its loop, another `model` or other `models`."""
+def change_agent(agent: Agent, changes: dict[str, Any], limits: Mapping[str, Any] = {}) -> Agent:
+    """Return the agent with another `loop`, other `options` of its loop, another `model` or other `models`, other
+    `instructions`, `prompts` (by LOOP/NAME; the agent's other ones stay) and `limits`. Raises `ConfigError`."""
+    agent_fields = {name: value for name, value in changes.items() if name not in ("instructions", "prompts")}
     fields = agent if agent.loop != AUTO_LOOP else agent.using(loop=agent._loop)
-    return agent.using(**change_loop_and_models(fields, **changes))
+    changed = change_loop_and_models(fields, **agent_fields)
+    if "loop" in changes and isinstance(agent.prompts, Mapping):
+        changed["prompts"] = None  # they are those of the loop before
+    made = agent.using(**changed)
+    texts = {"instructions": changes["instructions"]} if "instructions" in changes else {}
+    if "prompts" in changes:
+        texts["prompts"] = {**made._parts.prompts.list_own_templates(), **changes["prompts"]}
+    return made.using(limits=structs.replace(made.limits, **limits), **texts) if limits or texts else made

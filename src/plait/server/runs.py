@@ -227,10 +227,16 @@ class RunManager:
         """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
         head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), changes)
-        name = agent_name(head)
-        about: RunAnnotations = {"label": str(RunLabel(caller.owner, name)), "user": caller.user(head.user)}
-        work = partial(agent.afork, head.run, at, **about)
-        return await self._perform(ActiveRun(self.texts, name, head.session, None), work)
+        return await self.fork_with(agent, head, at, **self.annotate_fork(head, caller))
+
+    async def fork_with(self, agent: Agent, head: RunHead, at: int, **more: Any) -> ActiveRun:
+        """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent.afork`."""
+        work = partial(agent.afork, head.run, at, **more)
+        return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, None), work)
+
+    def annotate_fork(self, head: RunHead, caller: Caller) -> RunAnnotations:
+        """Return the owner and the user of a fork that a caller makes of a run."""
+        return {"label": str(RunLabel(caller.owner, agent_name(head))), "user": caller.user(head.user)}
 
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
         """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it

@@ -1,4 +1,4 @@
-"""The routes under /api/ with which the pages read runs, and fork them."""
+"""The routes under /api/ with which the pages read runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.run_files import read_files
 from plait.server.agents import ServedAgent
-from plait.server.auth import ANY, CHANGE, ROLES, VIEW
+from plait.server.auth import ANY, ROLES, VIEW
 from plait.server.errors import RequestRejected, json_response, missing_role
 from plait.server.openapi import ApiRoute, RoleRoute
 from plait.server.runs import RunManager
-from plait.server.service import FILTERS, parse_body, parse_number, read_filters, run_id, stream_events
+from plait.server.service import FILTERS, parse_number, read_filters, run_id, stream_events
 from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
@@ -34,16 +34,6 @@ from plait.view.waterfall import read_waterfall
 
 PIECE = 400_000
 """Characters of a text in one answer."""
-
-
-class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The step from which to fork, and what changes. Nothing here may name a file or load code."""
-
-    at: int
-    model: str | None = None
-    models: dict[str, str] | None = None
-    loop: str | None = None
-    options: dict[str, Any] | None = None
 
 
 def viewer_routes(manager: RunManager) -> list[Route]:
@@ -67,7 +57,6 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         ApiRoute("/api/runs/{id}/files/{file}", api.file, role=ANY),
         ApiRoute("/api/runs/{id}/wire", api.wire, query=("step",), role=ANY),
         ApiRoute("/api/runs/{id}/wire/{seq}", api.body, role=ANY),
-        ApiRoute("/api/runs/{id}/fork", api.fork, methods=["POST"], body=ForkBody, role=CHANGE),
     ]
 
 
@@ -230,16 +219,6 @@ class ViewerApi:
         if not shows_steps:
             raise missing_role(VIEW)
         return row
-
-    # -- actions
-
-    async def fork(self, request: Request) -> Response:
-        """Start a run that takes over the steps of another one."""
-        given = msgspec.structs.asdict(await parse_body(request, ForkBody))
-        at = given.pop("at")
-        changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
-        active = await self._manager.fork(run_id(request), at, changes, caller=request.state.caller)
-        return json_response({"run": active.run}, 201)
 
 
 def _describe_agent(served: ServedAgent) -> dict[str, str]:

@@ -34,8 +34,9 @@ class ItemFields(TokenCounts, total=False):
       `action2`, `answer3`), `reply` (a text without parts), `reasoning`, `finish`, `cost`, `estimated` and its tokens:
       `in`, `out`, `cached`, `cache_writes`, `reasoning_tokens`. `cut`: a limit ended the response.
     - `call`: `tool`, `input`, `state` (asked, running, done), `seconds`. When done: `text` (the observation), `trouble`
-      ("" for none), `note` (what was added for the model), `files` (what the result shows, in words, by id). `children`
-      are the child runs that it started, with how they ended ("" while they go on).
+      ("" for none), `note` (what was added for the model), `files` (what the result shows, in words, by id),
+      `edited` (the user gave this fork another result). `children` are the child runs that it started, with how they
+      ended ("" while they go on).
     - `code` has its `code`; it and `output` (of code that goes on): `output`, `error`, `line` (of the error), `lost`
       (the session is gone), `files`, `seconds`.
     - `note`: `word` (its kind), `sort` (its mark: see `SORTS`), `text`.
@@ -63,6 +64,7 @@ class ItemFields(TokenCounts, total=False):
     note: Text
     files: dict[str, str]
     children: dict[str, str]
+    edited: bool
     code: Text
     output: Text
     error: Text

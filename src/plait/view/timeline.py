@@ -155,6 +155,8 @@ class ViewerTimeline:
                     shown["files"] = files
                 if seen.note:
                     shown["note"] = self._cut(seen.note)
+                if call.edited:
+                    shown["edited"] = True
                 self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
                 self._sum(call.step, seconds=seen.seconds)
             case _, ChildRun() as child if (of_call := self.items.get(f"c{child.n}.{child.i}")) is not None:
@@ -179,6 +181,8 @@ class ViewerTimeline:
                 if id not in self.items:
                     self._add_item(moment.at, other.step, id, "note", {"word": other.work, "sort": "plain"})
                 self._change(id, {"text": self._cut(describe_work(other))})
+            case _, RecordedNote(kind="edited"):
+                pass  # its call says so
             case _, RecordedNote(step=step, kind=kind, text=text):
                 self._show_note(moment, step, kind, text)
             case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "EndedByRefusal"):

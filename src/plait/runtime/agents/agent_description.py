@@ -71,12 +71,12 @@ def loop_of(given: str | Loop) -> Loop:
     return given
 
 
-def book_of(loop: Loop, folder: Path | None) -> PromptBook:
-    """Return the prompts of a loop and of the loops it may fall back to. Files in `folder` replace the built-in
-    ones."""
+def book_of(loop: Loop, given: Path | Mapping[str, str] | None) -> PromptBook:
+    """Return the prompts of a loop and of the loops it may fall back to. Files of a folder, or texts by LOOP/NAME,
+    replace the built-in ones."""
     other = loops.fallback_of(loop)
-    others = (book_of(other, folder),) if other is not None else ()
-    return PromptBook(loop.name, folder, traits_of(loop).prompts, others)
+    others = (book_of(other, given),) if other is not None else ()
+    return PromptBook(loop.name, given, traits_of(loop).prompts, others)
 
 
 def check_fields(agent: AgentFields[Any, Any], loop: Loop) -> None:

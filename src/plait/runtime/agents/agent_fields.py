@@ -166,13 +166,15 @@ class AgentFields(Generic[DepsT, OutputT]):
         ),
     ] = AUTO
     prompts: Annotated[
-        str | Path | None,
+        str | Path | Mapping[str, str] | None,
         Option(
-            "A folder whose files replace the built-in prompts.",
+            'A folder whose files replace the built-in prompts, or texts: `{"react/system": TEMPLATE}`.',
             "--prompts DIR",
-            fits=lambda given: given is None or _is_path(given),
-            wanted="the path of a folder, or None",
-            record=lambda agent: str(Path(agent.prompts).resolve()) if agent.prompts is not None else None,
+            "A folder whose files replace the built-in prompts.",
+            fits=lambda given: given is None or isinstance(given, Mapping) or _is_path(given),
+            wanted="the path of a folder, a mapping from LOOP/NAME to templates, or None",
+            record=lambda agent: str(given.resolve()) if isinstance(given := find_prompts(agent), Path) else given,
+            page="prompts.md",
         ),
     ] = None
     system: Annotated[
@@ -289,7 +291,7 @@ class AgentChanges(TypedDict, Generic[D], total=False):
     taint: Taint
     hooks: Iterable[Hook[D] | Guard[D] | str]
     sandbox: str | Sandbox
-    prompts: str | Path | None
+    prompts: str | Path | Mapping[str, str] | None
     system: str | None
     instructions: Instructions[D]
     approve: Approve
@@ -299,6 +301,12 @@ class AgentChanges(TypedDict, Generic[D], total=False):
     journal: str | Path | Literal[False] | None
     make_deps: MakeDeps[D] | None
     name: str
+
+
+def find_prompts(agent: AgentFields[Any, Any]) -> Path | Mapping[str, str] | None:
+    """Return the folder of an agent's prompts, or their texts."""
+    given = agent.prompts
+    return dict(given) if isinstance(given, Mapping) else Path(given) if given is not None else None
 
 
 def list_hooks(agent: AgentFields[Any, Any]) -> tuple[Hook | Guard, ...]:

@@ -1,7 +1,7 @@
 """The prompts of a loop: templates in files, which a user can show, copy and replace.
 
 A template `NAME.j2` is Jinja, rendered in a sandbox where a missing value is an error. Plait sends a file `NAME.txt` in
-a user's folder byte for byte.
+a user's folder byte for byte. Texts can also be given without a folder; `given_prompts.py` limits what these may do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from plait.core.labels import labels_in
 from plait.core.text import suggest
 from plait.loops import OURS, shared_prompts_of
 from plait.loops import names as loop_names
+from plait.runtime.templates.given_prompts import check_given_prompt, render_within_limits
 from plait.runtime.templates.prompt_labels import BLOCKS, labels_of_template
 from plait.user_files import read_file
 
@@ -37,19 +38,20 @@ _PROMPTS_OF_OPTIONS = {
 class PromptBook:
     """The templates of one loop. The user's files replace the shipped ones. Rendering does no I/O.
 
-    `folder` holds a folder for each loop (`DIR/react/system.j2`), as written by `plait prompts copy`. `others` are the
-    books of the fallback loops.
+    `given` is a folder that holds one for each loop (`DIR/react/system.j2`), as written by `plait prompts copy`, or
+    templates by LOOP/NAME. `others` are the books of the fallback loops.
     """
 
     def __init__(
         self,
         loop: str,
-        folder: Path | None = None,
+        given: Path | Mapping[str, str] | None = None,
         extra: Mapping[str, str] | None = None,
         others: Iterable[PromptBook] = (),
     ) -> None:
         self.loop = loop
-        self.folder = folder
+        self.folder = given if isinstance(given, Path) else None
+        self._given = given if isinstance(given, Mapping) else {}
         self._others = {book.loop: book for book in others}
         self._extra = bool(extra)
         own = {**shipped_prompts(loop), **(extra or {})}
@@ -61,8 +63,12 @@ class PromptBook:
         self._compiled: dict[str, Any] = {}
         self._last: dict[str, tuple[dict[str, Any], str]] = {}
         """Last values and text of each template: a system prompt is the same in each run."""
-        if folder is not None:
-            self._read(folder)
+        if self.folder is not None:
+            self._read(self.folder)
+        for key, text in self._given.items():
+            of_loop, _, name = key.partition("/")
+            if of_loop == loop:
+                self.own[f"{name}.j2"] = self._texts[name] = text
 
     def of(self, loop: str) -> PromptBook:
         """Return the book of a fallback loop."""
@@ -79,6 +85,22 @@ class PromptBook:
             hint = f"It has: {', '.join(self.names())}."
             raise ConfigError(f"The loop '{self.loop}' has no prompt '{name}'.", hint=hint)
         return self._texts[name]
+
+    def list_templates(self) -> dict[str, str]:
+        """Return the texts of all templates by LOOP/NAME, including those of the fallback loops."""
+        return {f"{book.loop}/{name}": text for book in self._books() for name, text in sorted(book._texts.items())}
+
+    def list_own_templates(self) -> dict[str, str]:
+        """Return the user's templates by LOOP/NAME. Raises `ConfigError` for a file that is no template: it has no form
+        as a text."""
+        found: dict[str, str] = {}
+        for book in self._books():
+            for file, text in book.own.items():
+                if not file.endswith(".j2"):
+                    said = f"The prompts of this agent can't be given as texts: {book.loop}/{file} is sent as it is."
+                    raise ConfigError(said, hint="Make it a template, NAME.j2.")
+                found[f"{book.loop}/{Path(file).stem}"] = text
+        return found
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -105,7 +127,7 @@ class PromptBook:
         if compiled is None:
             compiled = self._compiled[name] = self._compile(name)
         try:
-            text = str(compiled.render(values))
+            text = render_within_limits(compiled, values) if self._given else str(compiled.render(values))
         except Exception as why:
             raise ConfigError(f"The prompt '{self.loop}/{name}' can't be filled: {why}.", hint=self._place()) from why
         if _FIXED.issuperset(map(type, values.values())):
@@ -117,6 +139,14 @@ class PromptBook:
         that is not a prompt of its loop, a template that is not valid, or an unknown variable."""
         if self.folder is not None and not any(book.own for book in self._books()):
             self._check_layout(self.folder)
+        loops = {book.loop for book in self._books()}
+        for key, text in self._given.items():
+            if key.partition("/")[0] not in loops or "/" not in key:
+                hint = f"Write LOOP/NAME, with the loop {' or '.join(sorted(loops))}."
+                raise ConfigError(f"prompts has {key!r}, which is no prompt of this agent.", hint=hint)
+            if not isinstance(text, str):
+                hint = "Give a text."
+                raise ConfigError(f"The prompt {key!r} is of type {type(text).__name__}.", hint=hint)
         for book in self._books():
             book._check_templates()
             book._check_names()
@@ -133,8 +163,8 @@ class PromptBook:
             for value, name in prompts.items():
                 if name in own and not is_included(name, templates):
                     warnings.warn(
-                        f"The prompt {self.loop}/{name} in {self.folder} is not used: it needs {option}={value}, and "
-                        f"the loop has {option}={options[option]}.",
+                        f"The prompt {self.loop}/{name}{f' in {self.folder}' if self.folder is not None else ''} is "
+                        f"not used: it needs {option}={value}, and the loop has {option}={options[option]}.",
                         stacklevel=2,
                     )
 
@@ -167,20 +197,23 @@ class PromptBook:
                 or (file.endswith(".j2") and is_included(name, self._texts.values()))
             ):
                 continue
+            where = f"{self.folder}/{self.loop}/{file}" if self.folder is not None else f"'{self.loop}/{name}'"
             raise ConfigError(
-                f"{self.folder}/{self.loop}/{file} is not used: the loop '{self.loop}' has no prompt '{name}', and no "
-                "template includes it.",
+                f"{where} is not used: the loop '{self.loop}' has no prompt '{name}', and no template includes it.",
                 hint=suggest(name, self._known, f"It has: {', '.join(sorted(self._known))}."),
             )
 
     def _check_templates(self) -> None:
         shipped = {**shared_prompts(), **shipped_prompts(self.loop)}
+        own = {Path(file).stem: text for file, text in self.own.items()} if self._given else {}
+        for name, text in own.items():
+            check_given_prompt(f"{self.loop}/{name}", text, own.keys(), _environment(()).parse, _shipped_texts())
         for name, text in self._texts.items():
             if name not in self._compiled:
                 self._compiled[name] = self._compile(name)
             unknown = variables_of(text) - known_variables() if text != shipped.get(name) else set()
             if unknown and not self._extra:
-                where = f"The prompt '{self.loop}/{name}' in {self.folder}"
+                where = f"The prompt '{self.loop}/{name}'" + (f" in {self.folder}" if self.folder is not None else "")
                 hint = f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt."
                 raise ConfigError(f"{where} uses the variable '{min(unknown)}', which does not exist.", hint=hint)
 
@@ -301,9 +334,13 @@ def _included_names(text: str) -> frozenset[str]:
 @cache
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
-    texts = [*shared_prompts().values(), *(text for loop in OURS for text in shipped_prompts(loop).values())]
     own = {"evidence", "functions", "hits", "phase", "reply", "step", "tools", "turns", "typed"}
-    return frozenset(own).union(*map(variables_of, texts))
+    return frozenset(own).union(*map(variables_of, _shipped_texts()))
+
+
+@cache
+def _shipped_texts() -> tuple[str, ...]:
+    return (*shared_prompts().values(), *(text for loop in OURS for text in shipped_prompts(loop).values()))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

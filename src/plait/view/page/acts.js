@@ -1,4 +1,4 @@
-// The user's actions on a run: answer, resume, cancel, fork, and start another.
+// The user's actions on a run: answer, resume, cancel, and start another.
 import { button, make, problem, shown } from "./dom.js";
 
 // Does it once: the buttons rest while it is being done, and what went wrong is said beside them.
@@ -20,7 +20,7 @@ const doing = async (place, work) => {
   }
 };
 
-const field = (label, control, hint = "") => {
+export const field = (label, control, hint = "") => {
   if (hint) control.setAttribute("aria-describedby", `${control.id}-hint`);
   return make(
     "div.field",
@@ -167,83 +167,6 @@ export const actsOf = (source, run, reopen, may) => {
   if (["interrupted", "cancelled", "crashed"].includes(run.status) && may.change)
     place.append(button("Resume", () => go(() => source.resume(run.run, {})), { class: "main-act resume" }));
   return [place];
-};
-
-const loops = (about, now) =>
-  make(
-    "select",
-    { id: "fork-loop" },
-    make("option", { value: "" }, `as it was (${now})`),
-    about.loops.filter((each) => each !== now).map((each) => make("option", { value: each }, each)),
-  );
-
-export const forkDialog = async (source, run, step) => {
-  const about = await source.about();
-  const model = make("input", {
-    id: "fork-model",
-    type: "text",
-    autocomplete: "off",
-    spellcheck: "false",
-    placeholder: run.models[0] || "",
-  });
-  const options = make("textarea", { id: "fork-options", rows: 2, spellcheck: "false" });
-  const models = make("textarea", { id: "fork-models", rows: 2, spellcheck: "false" });
-  const at = make("input", { id: "fork-at", type: "number", min: "1", value: step, required: true });
-  const loop = loops(about, run.loop);
-  const form = make("form", { method: "dialog" });
-  const dialog = make(
-    "dialog.small",
-    { "aria-labelledby": "fork-title" },
-    make("h2", { id: "fork-title", tabindex: "-1" }, "Fork this run"),
-    form,
-  );
-  const pairs = (area, what) =>
-    area.value
-      .split("\n")
-      .filter((each) => each.trim())
-      .map((each) => {
-        const [name, ...value] = each.split("=");
-        if (!name.trim() || !value.join("=").trim()) throw new Error(`${each}: ${what}.`);
-        return [name.trim(), value.join("=").trim()];
-      });
-  const begin = () =>
-    doing(form, async () => {
-      const body = { at: Number(at.value) };
-      if (model.value.trim()) body.model = model.value.trim();
-      if (loop.value) body.loop = loop.value;
-      const phases = pairs(models, "a phase's model is written as phase=model");
-      if (phases.length) body.models = Object.fromEntries(phases);
-      const said = pairs(options, "an option is written as name=value");
-      if (said.length)
-        body.options = Object.fromEntries(said.map(([name, value]) => [name.replaceAll("-", "_"), value]));
-      const got = await source.fork(run.run, body);
-      dialog.close();
-      location.hash = `#/runs/${encodeURIComponent(got.run)}`;
-    });
-  const phase = run.phases.find((each) => each.model)?.phase || "reply";
-  form.append(
-    make(
-      "p.quiet",
-      {},
-      "Starts a new run: it keeps the steps before this one and runs the rest again. This run does not change.",
-    ),
-    field("Run again from step", at),
-    field("Model for all phases", model, "Leave empty to keep the models."),
-    field("Models by phase", models, `One per line, such as ${phase}=local. They override the model for all phases.`),
-    field("Loop", loop),
-    field("Options of the loop", options, "One per line, such as max_parse_errors=5. Leave empty to keep them."),
-    make(
-      "div.buttons",
-      {},
-      button("Fork", begin, { type: "submit", class: "main-act" }),
-      button("Close", () => dialog.close()),
-    ),
-  );
-  form.addEventListener("submit", (event) => event.preventDefault());
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
-  at.focus();
 };
 
 export const newPage = async (place, source) => {

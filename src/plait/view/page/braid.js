@@ -45,7 +45,8 @@ const strandPart = (strand, label, ...inside) =>
 export class Braid {
   // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what the head
   // of a step ends with; `answer()` is the run's answer where it stands above the steps; `file(id)` the address of a file,
-  // and `child(id, place)` draws the steps of a child run.
+  // `results(item)`
+  // what the result of a call ends with, and `child(id, place)` draws the steps of a child run.
   constructor(
     place,
     {
@@ -53,13 +54,14 @@ export class Braid {
       heads = () => [],
       waits = () => null,
       answer = () => null,
+      results = () => null,
       file = () => null,
       child = null,
       isLive = false,
       missing = "",
     } = {},
   ) {
-    Object.assign(this, { place, rest, heads, waits, answer, file, child, isLive, missing });
+    Object.assign(this, { place, rest, heads, waits, answer, results, file, child, isLive, missing });
     this.steps = new Map();
     this.items = new Map();
   }
@@ -323,13 +325,15 @@ export class Braid {
         make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.tool)), " works"),
       );
     if (item.state === "done") {
-      const label = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
+      const kind = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
+      const label = item.edited ? `${kind}, edited by the user of this fork` : kind;
       const seen = strandPart(
         "observation",
         label,
         item.text[0] ? this.text(item, "text", "", "observation") : make("p.quiet", {}, "nothing"),
         this.files(item),
         item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null,
+        this.results(item),
       );
       if (item.trouble) seen.classList.add("trouble");
       drawn.push(seen);

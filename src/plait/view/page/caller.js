@@ -5,13 +5,13 @@ const ROLES = {
   view: "sees all runs, their costs and comparisons",
   use: "talks to agents, and answers their questions",
   approve: "approves calls and plans",
-  change: "forks, rates, resumes, cancels and deletes runs",
+  change: "forks, rates, resumes, cancels and deletes runs, changes data sets",
 };
 
 export const showCaller = async (source, tools) => {
   const me = await source.me().catch(() => null);
   if (!me) return;
-  const closed = { "#/comparisons": "view", "#/new": "use", chat: "use" };
+  const closed = { "#/comparisons": "view", "#/review": "change", "#/new": "use", chat: "use" };
   for (const each of document.querySelectorAll("nav.pages a"))
     each.hidden = !me.roles.includes(closed[each.getAttribute("href")] || me.roles[0]);
   if (!me.name && !me.login) return;

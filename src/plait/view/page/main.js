@@ -44,6 +44,10 @@ const show = async (inside, { parts, query }) => {
   }
   if (kind === "costs") return (await import("./costs.js")).costsPage(inside, source, query);
   if (kind === "sides" && what) return (await import("./sides.js")).sidesPage(inside, source, id, what);
+  if (kind === "changes" && id === "new") return (await import("./change.js")).newChangePage(inside, source, query);
+  if (kind === "changes") return (await import("./changes.js")).changesPage(inside, source, id);
+  if (kind === "datasets") return (await import("./datasets.js")).datasetsPage(inside, source, id);
+  if (kind === "review") return (await import("./review.js")).reviewPage(inside, source, query);
   if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
   if (kind === "new") return (await import("./acts.js")).newPage(inside, source);
   throw new Error("There is no such page.");
@@ -74,7 +78,8 @@ const open = async (first = false) => {
   }
   page = made || null;
   main.removeAttribute("aria-busy");
-  const on = ["comparisons", "costs", "new"].includes(at.parts[0]) ? `#/${at.parts[0]}` : "#/";
+  const page = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
+  const on = ["review", "comparisons", "costs", "new"].includes(page) ? `#/${page}` : "#/";
   for (const each of document.querySelectorAll("nav.pages a")) {
     if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");

@@ -1,5 +1,5 @@
 // The page of one run: the outcome on top, then the steps, which grow while the run continues.
-import { actsOf, forkDialog, waitForm } from "./acts.js";
+import { actsOf, waitForm } from "./acts.js";
 import { Braid, braidOptions, stepActs } from "./braid.js";
 import {
   announce,
@@ -21,6 +21,7 @@ import {
 } from "./dom.js";
 import { finder } from "./find.js";
 import { planOf } from "./plan.js";
+import { rateControls } from "./rate.js";
 import { long } from "./text.js";
 import { Waterfall } from "./waterfall.js";
 
@@ -235,16 +236,27 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     connectionNotice = make("p.lost", { role: "status" });
   const may = data.may || {};
   const mayAnswer = (ask) => (ask === "question" ? may.answer : may.approve);
-  const fork = may.fork ? (step) => forkDialog(source, run, step) : null;
+  const fork = may.fork
+    ? async (step, focus) => (await import("./change.js")).forkDialog(source, run, step, focus)
+    : null;
+  const addTask = async () => (await import("./datasets.js")).addTaskDialog(source, run);
   const braid = new Braid(list, {
     ...braidOptions(source, id),
     answer: () => run.answer,
     heads: (step) => stepActs(source, id, step, fork),
+    results: (item) =>
+      fork && item.state === "done"
+        ? button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" })
+        : null,
     waits: (item) => {
       if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
       const asked = waits.find((each) => each.item === item.id);
       if (asked && !mayAnswer(item.ask))
-        return make("p.quiet", {}, `It waits for a user with the role ${item.ask === "question" ? "change" : "approve"}.`);
+        return make(
+          "p.quiet",
+          {},
+          `It waits for a user with the role ${item.ask === "question" ? "change" : "approve"}.`,
+        );
       return asked ? waitForm(source, run, item, asked.question, reopen) : null;
     },
   });
@@ -288,6 +300,13 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     if (source.live && acts.dataset.of !== `${run.status} ${run.owner} ${now.answer}`) {
       acts.dataset.of = `${run.status} ${run.owner} ${now.answer}`;
       acts.replaceChildren(...actsOf(source, run, reopen, now));
+      if (!["running", "waiting"].includes(run.status)) {
+        if (fork) {
+          const edit = button("Edit the question", () => fork(1, "question"));
+          acts.firstChild.append(edit, button("Add to a data set", addTask));
+        }
+        if (may.change) acts.append(rateControls(source, run));
+      }
     }
     // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);

@@ -6,7 +6,7 @@ const SAME = 500,
   EDGE = 120;
 
 // A text with its marks; long parts that are as before are folded.
-const marked = (request, before, marks) => {
+export const marked = (request, before, marks) => {
   const nodes = [];
   let at = 0,
     gone = 0;

@@ -1,0 +1,252 @@
+"""Changes of an agent for forks: what a page may change, what a run has now, and a change that is run over many runs.
+
+A change over runs forks each of them from step 1. The journal keeps what it is (kind "change"), and its forks carry the
+tag `change:NAME` and ids that follow from it. So any server shows it, and no fork is made twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
+
+from plait.agent import Agent
+from plait.core.errors import PlaitError
+from plait.journal import codec
+from plait.journal.records import RunHead, RunRow
+from plait.journal.run_query import RunQuery
+from plait.journal.served_runs import RunLabel
+from plait.journal.store import read_timeline
+from plait.runtime.limits import Limits
+from plait.server.agents import change_agent
+from plait.server.auth import Caller
+from plait.server.errors import RequestRejected
+from plait.server.runs import ActiveRun, RunManager, agent_name
+
+MOST_RUNS = 200
+"""Runs that one change can be run over."""
+LONGEST_RESULT = 100_000
+"""Characters of a result that a page can edit."""
+LIMITS = ("steps", "calls", "tokens", "usd", "seconds")
+
+
+class LimitChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Other limits of a run; null for none."""
+
+    steps: int | UnsetType | None = UNSET
+    calls: int | UnsetType | None = UNSET
+    tokens: int | UnsetType | None = UNSET
+    usd: float | UnsetType | None = UNSET
+    seconds: float | UnsetType | None = UNSET
+
+
+class ForkChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What changes in an agent. `prompts` are templates by LOOP/NAME. Nothing here may name a file or load code."""
+
+    model: str | None = None
+    models: dict[str, str] = {}
+    loop: str | None = None
+    options: dict[str, Any] = {}
+    instructions: Annotated[str, Meta(max_length=200_000)] | None = None
+    prompts: dict[str, str] = {}
+    limits: LimitChanges = LimitChanges()
+
+
+class ForkBody(ForkChanges, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A fork from the step `at`, also with another question, and other results of calls in the steps before."""
+
+    at: int = 1
+    question: str | None = None
+    results: dict[str, str] = {}
+
+
+class ChangeBody(Struct, forbid_unknown_fields=True):
+    """A change to run over these runs."""
+
+    change: ForkChanges
+    runs: Annotated[list[str], Meta(min_length=1, max_length=MOST_RUNS)]
+
+
+class KeptChange(Struct, frozen=True):
+    """A change that is run over runs, as the journal keeps it. `owner` and `by` are the token or user who began it."""
+
+    name: str
+    change: ForkChanges
+    runs: list[str]
+    started: float
+    owner: str = ""
+    by: str = ""
+    is_cancelled: bool = False
+
+    @property
+    def tag(self) -> str:
+        return f"change:{self.name}"
+
+    def fork_of(self, run: str) -> str:
+        """Return the id of the fork of a run: the same at each server."""
+        return f"{self.name}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
+
+
+def changed_agent(manager: RunManager, head: RunHead, change: ForkChanges, caller: Caller) -> Agent:
+    """Return the agent that forks a recorded run. Raises `RequestRejected` for limits above those that users have, and
+    `ConfigError` for a change that does not fit the agent."""
+    agent, given = manager.agent_for(head), to_builtins(change.limits)
+    for name, value in given.items():
+        most = find_most(manager, head, caller, name)
+        if most is not None and (value is None or value > most):
+            raise RequestRejected(400, f"The limit '{name}' can be at most {most:g} here.", param=f"limits.{name}")
+    changes = {each: getattr(change, each) for each in ForkChanges.__struct_fields__ if each != "limits"}
+    return change_agent(agent, {name: value for name, value in changes.items() if value not in (None, {}, "")}, given)
+
+
+def key_of_agent(head: RunHead) -> bytes:
+    """Return what is equal for runs of equal agents."""
+    settings = {name: value for name, value in head.settings.items() if name != "now"}
+    return codec.encode([head.loop, head.models, head.sources, settings, head.agent, agent_name(head)])
+
+
+def find_most(manager: RunManager, head: RunHead, caller: Caller, name: str) -> float | None:
+    """Return the highest limit that a caller may give a fork, that of the served agent; None for any. Full tokens are
+    held to the server's seconds alone."""
+    served = manager.agents.get(agent_name(head))
+    limits: Limits = served.agent.limits if served is not None else manager.agent_for(head).limits
+    most = None if caller.full else getattr(limits, name)
+    return min(manager.table.seconds, most or manager.table.seconds) if name == "seconds" else most
+
+
+async def describe_changeable(manager: RunManager, row: RunRow, caller: Caller) -> dict[str, Any]:
+    """Return what a run has of all that a fork can change."""
+    head, agent = row.head, manager.agent_for(row.head)._with_loop_of(row.head)
+    limits = head.settings.get("limits", {})
+    timeline = await read_timeline(manager.journal.store, head.run, bodies=False)
+    calls = []
+    for call in timeline.tool_calls:
+        seen = call.seen
+        if call.begun and call.observation is not None and seen is not None:
+            is_short = len(seen.text) <= LONGEST_RESULT
+            calls.append({"key": call.key, "step": call.step, "tool": call.planned.tool, "input": call.planned.input})
+            calls[-1] |= {"text": seen.text if is_short else None, "edited": call.edited}
+    return {
+        "run": head.run,
+        "question": head.question,
+        "loop": head.loop["name"],
+        "options": head.loop["options"],
+        "model": str(head.models.get("", {}).get("spec", "")),
+        "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
+        "instructions": head.settings.get("instructions", ""),
+        "prompts": agent._parts.prompts.list_templates(),
+        "limits": {name: limits.get(name, getattr(Limits(), name)) for name in LIMITS},
+        "most": {name: find_most(manager, head, caller, name) for name in LIMITS},
+        "steps": max((each.step for each in timeline.model_calls), default=0),
+        "calls": calls,
+        "effects": [spec.name for spec in agent.specs if spec.has_effects],
+        "approve": head.settings.get("approve", "never"),
+    }
+
+
+class ChangeRunner:
+    """Performs changes over runs, half of the server's places at once at most: the others are for users."""
+
+    def __init__(self, manager: RunManager) -> None:
+        self._manager, self._store = manager, manager.journal.store
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.problems: dict[str, str] = {}
+        """Why forks could not begin, by the ids that they would have had."""
+
+    def is_active(self, name: str) -> bool:
+        return name in self._tasks
+
+    async def begin(self, change: ForkChanges, rows: Sequence[RunRow], owner: str, by: str) -> KeptChange:
+        """Keep a change in the journal and begin to perform it."""
+        now = time.time()
+        name = time.strftime("change-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{secrets.token_hex(2)}"
+        kept = KeptChange(name, change, [row.head.run for row in rows], now, owner, by)
+        await self.keep(kept)
+        self.go_on(kept)
+        return kept
+
+    async def keep(self, kept: KeptChange) -> None:
+        await self._store.keep("change", kept.name, "", codec.encode(kept))
+
+    async def find(self, name: str) -> KeptChange:
+        """Return a change by its name. Raises `RequestRejected`."""
+        found = await self._store.list_kept("change", [name])
+        if not found:
+            raise RequestRejected(404, f"There is no change {name!r} in the journal.")
+        return msgspec.json.decode(found[0].data, type=KeptChange)
+
+    async def list(self) -> list[KeptChange]:
+        """Return all changes, the newest first."""
+        found = [msgspec.json.decode(each.data, type=KeptChange) for each in await self._store.list_kept("change")]
+        return sorted(found, key=lambda each: -each.started)
+
+    async def find_forks(self, kept: KeptChange) -> dict[str, RunRow]:
+        """Return the forks of a change, by the runs that they come from."""
+        rows = await self._store.list_runs(RunQuery(tags=(kept.tag,)))
+        return {row.head.parent: row for row in rows}
+
+    def go_on(self, kept: KeptChange) -> None:
+        """Begin the forks that are missing, and resume those that were interrupted."""
+        if kept.name not in self._tasks:
+            self._tasks[kept.name] = task = asyncio.ensure_future(self._perform(kept))
+            task.add_done_callback(lambda _: self._end(kept.name))
+
+    def _end(self, name: str) -> None:
+        task = self._tasks.pop(name)
+        _ = task.cancelled() or task.exception()  # mark as retrieved: the page shows what is left
+
+    async def cancel(self, kept: KeptChange) -> None:
+        """Begin no more forks, and cancel those that go on here."""
+        await self.keep(structs.replace(kept, is_cancelled=True))
+        for run in map(kept.fork_of, kept.runs):
+            if (active := self._manager.active.get(run)) is not None:
+                active.cancel("The change was cancelled.")
+
+    async def _perform(self, kept: KeptChange) -> None:
+        left, forks = list(reversed(kept.runs)), await self.find_forks(kept)
+        agents: dict[bytes, Agent] = {}
+
+        async def work() -> None:
+            while left:
+                run = left.pop()
+                if self._manager.stopping or (await self.find(kept.name)).is_cancelled:
+                    return
+                await self._fork(kept, run, forks.get(run), agents)
+
+        await asyncio.gather(*(work() for _ in range(max(1, min(self._manager.table.concurrent // 2, len(left))))))
+
+    async def _fork(self, kept: KeptChange, run: str, done: RunRow | None, agents: dict[bytes, Agent]) -> None:
+        """Make the fork of one run, if there is none, and wait for its end. `agents` are those made so far: runs of one
+        agent share one, with its tools."""
+        manager = self._manager
+        self.problems.pop(kept.fork_of(run), None)
+        while True:
+            try:
+                active: ActiveRun | None = None
+                if done is None:
+                    row = await manager.journal.store.find_run(run)
+                    tags = [each for each in row.head.tags if not each.startswith("change:")]
+                    key = key_of_agent(row.head)
+                    agent = agents[key] = agents.get(key) or changed_agent(manager, row.head, kept.change, Caller())
+                    label = str(RunLabel(kept.owner, agent_name(row.head)))
+                    about: dict[str, Any] = {"tags": [*tags[:31], kept.tag], "run_id": kept.fork_of(run)}
+                    about |= {"user": kept.by} if kept.by else {}
+                    active = await manager.fork_with(agent, row.head, 1, label=label, **about)
+                elif done.status in ("interrupted", "cancelled"):
+                    active = await manager.resume(done.head.run)
+                if active is not None:
+                    await active.done()
+            except RequestRejected as why:
+                if why.status == 429:  # other requests wait for places: they come first
+                    await asyncio.sleep(min(why.retry_after or 1.0, 5.0))
+                    continue
+                self.problems[kept.fork_of(run)] = str(why)
+            except PlaitError as why:
+                self.problems[kept.fork_of(run)] = str(why)
+            return

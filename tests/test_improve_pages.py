@@ -1,0 +1,150 @@
+"""The pages with which people improve agents, in a real browser: fork and compare, a change over runs, review."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import plait
+import window_axe
+from browser import Browser, Page
+from lazily import skip_without
+from plait.core import Think
+from test_forks import add, make_agent
+from test_window_pages import opened, shot, to
+from window_support import HOSTILE, react
+
+skip_without("server", "starlette", "uvicorn", "prometheus_client")
+
+from window_server import serving  # noqa: E402
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with Browser.started() as started:
+        yield started
+
+
+async def is_fine(page: Page, name: str) -> None:
+    """Nothing went wrong, axe has nothing against the page, and nothing is wider than it."""
+    assert page.problems == []
+    assert await window_axe.found(page, "minor") == []
+    assert await page.poor_contrast() == []
+    await page.media(dark=True)
+    assert await page.poor_contrast() == []
+    await shot(page, f"improve-{name}-dark")
+    await page.media(dark=False)
+    for width in (390, 1280):
+        await page.viewport(width, 900)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        await shot(page, f"improve-{name}-{width}")
+
+
+async def test_a_result_is_edited_and_the_fork_is_seen_beside_the_original(browser: Browser, journal: Path) -> None:
+    agent = make_agent("tool_calling", journal, name="plait", instructions="Be kind.")
+    run = agent.run("What is 2 + 3?")
+    with serving(agent) as server:
+        page = await opened(browser, server, f"runs/{run.id}")
+        await page.click(".observation button.act")
+        await page.wait_for_selector("dialog[open] #fork-at")
+        assert await page.evaluate("document.activeElement.value") == "5"
+        assert await page.evaluate("document.querySelector('#fork-at').value") == "2"
+        await shot(page, "fork-dialog")
+        await page.evaluate(f"document.activeElement.value = {HOSTILE!r}")
+        await page.evaluate("document.querySelector('#fork-instructions').value = 'Be brief.'")
+        await page.evaluate("document.querySelector('dialog[open]').scrollTo(0, 0)")
+        assert await window_axe.found(page, "minor") == []
+        await page.click("dialog[open] .main-act")
+        await page.wait_for("location.hash.startsWith('#/sides/')")
+        await page.wait_for("document.querySelector('.took-table') && document.querySelectorAll('.side .chip').length === 2")
+        head = await page.text(".run-head")
+        assert "Changed: instructions, " in head and "the result of call 1.0" in head, head
+        assert "edited by the user of this fork" in await page.text(".side:last-child")
+        await page.click(".side:last-child .step[data-step='2'] button.act")
+        await page.wait_for_selector("dialog[open] ins")
+        assert "kind" in await page.text("dialog[open] pre del") and await page.evaluate("window.ran") is None
+        await shot(page, "requests")
+        await page.evaluate("document.querySelector('dialog[open]').close()")
+        await is_fine(page, "sides")
+        await page.close()
+
+
+async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
+    browser: Browser, journal: Path, tmp_path: Path
+) -> None:
+    def reply(think: Think) -> str:
+        asked = " ".join(each.content for each in think.messages)
+        n = re.findall(r"Question (\d)", asked)[-1]
+        return f"Thought: x\nFinal Answer: {9 if n == '3' and 'Think twice' in asked else n}"
+
+    agent = react(journal, tools=(add,), name="plait", model=plait.Scripted(reply))
+    for n in (1, 2, 3):
+        agent.run(f"Question {n}?", user="ada")
+    with serving(agent, datasets=str(tmp_path / "sets")) as server:
+        for n in (1, 2, 3):
+            server.ask("POST", "/api/datasets/numbers", {"question": f"Question {n}?", "answer": str(n)})
+        page = await opened(browser, server, "changes/new?user=ada")
+        assert "Run a change over 3 runs" in await page.text("h1")
+        await page.evaluate("document.querySelector('#fork-instructions').value = 'Think twice.'")
+        await is_fine(page, "change-new")
+        await page.click("#sure")
+        await page.click(".change .main-act")
+        await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
+        await page.wait_for("document.body.innerText.includes('Too few to tell')")
+        text = await page.text("main")
+        assert (
+            "100 % before, 67 % after" in text and text.count("same") == 2 and "worse" in await page.text(".is-worse")
+        )
+        await is_fine(page, "change")
+        await page.click(".is-worse a")
+        await page.wait_for("document.body.innerText.includes('They first differ')")
+        await page.close()
+
+
+async def test_runs_are_reviewed_by_keys_and_kept_in_a_data_set(
+    browser: Browser, journal: Path, tmp_path: Path
+) -> None:
+    agent = make_agent("tool_calling", journal, name="plait")
+    for n in (1, 2, 3):
+        agent.run(f"Question {n}? {HOSTILE if n == 1 else ''}")
+    with serving(agent, datasets=str(tmp_path / "sets")) as server:
+        page = await opened(browser, server, "review")
+        await is_fine(page, "review")
+        await page.press("g")
+        await page.wait_for("document.body.innerText.includes('1 of 3 runs rated')")
+        await page.press("a")
+        await page.wait_for_selector("dialog[open] #task-answer")
+        assert await page.evaluate("document.activeElement.value") == "Done."
+        await page.type(" Really.")
+        assert await window_axe.found(page, "minor") == []
+        await page.click("dialog[open] .main-act")
+        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has the question now')")
+        await page.press("Enter")
+        await page.type("It is wrong", "#review-comment")
+        await page.click(".review-b")
+        await page.wait_for("document.body.innerText.includes('2 of 3 runs rated')")
+        await page.click("h2")
+        await page.press("s")
+        await page.wait_for("document.body.innerText.includes('Only skipped runs are left')")
+        ratings = {each.rating for each in server.manager.journal.runs()}
+        assert ratings == {"good", "bad", ""}
+        await to(page, "datasets/tests")
+        assert "Done. Really." in await page.evaluate("document.querySelector('.task textarea').value")
+        assert "plait compare" in await page.text("header.run-head") and await page.evaluate("window.ran") is None
+        await page.type("!", ".task textarea")
+        await page.click(".task .buttons button")
+        await page.wait_for("document.querySelector('.task textarea').value.endsWith('!')")
+        await is_fine(page, "dataset")
+        bad = next(each.head.run for each in server.manager.journal.runs() if each.rating == "bad")
+        await to(page, f"runs/{bad}")
+        await page.wait_for("document.querySelector('.rating')?.innerText.includes('It is wrong')")
+        await page.click(".rate.good")
+        await page.wait_for("document.querySelector('.rate.good').getAttribute('aria-pressed') === 'true'")
+        await is_fine(page, "rated")
+        await page.close()
