@@ -62,7 +62,7 @@ async def test_a_result_is_edited_and_the_fork_is_seen_beside_the_original(brows
         assert await window_axe.found(page, "minor") == []
         await page.click("dialog[open] .main-act")
         await page.wait_for("location.hash.startsWith('#/sides/')")
-        await page.wait_for("document.querySelector('.took-table') && document.querySelectorAll('.side .chip').length === 2")
+        await page.wait_for("!!document.querySelector('.took-table')")
         head = await page.text(".run-head")
         assert "Changed: instructions, " in head and "the result of call 1.0" in head, head
         assert "edited by the user of this fork" in await page.text(".side:last-child")
@@ -89,7 +89,11 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
     with serving(agent, datasets=str(tmp_path / "sets")) as server:
         for n in (1, 2, 3):
             server.ask("POST", "/api/datasets/numbers", {"question": f"Question {n}?", "answer": str(n)})
-        page = await opened(browser, server, "changes/new?user=ada")
+        page = await opened(browser, server, "?user=ada")
+        await page.click("thead .pick input")
+        assert await page.text(".filter-chips .buttons") == "Review\nRun a change"
+        await page.click(".selection a.act")
+        await page.wait_for("document.querySelector('.change')")
         assert "Run a change over 3 runs" in await page.text("h1")
         await page.evaluate("document.querySelector('#fork-instructions').value = 'Think twice.'")
         await is_fine(page, "change-new")

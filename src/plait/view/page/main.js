@@ -78,8 +78,8 @@ const open = async (first = false) => {
   }
   page = made || null;
   main.removeAttribute("aria-busy");
-  const page = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
-  const on = ["review", "comparisons", "costs", "new"].includes(page) ? `#/${page}` : "#/";
+  const kind = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
+  const on = ["review", "comparisons", "costs", "new"].includes(kind) ? `#/${kind}` : "#/";
   for (const each of document.querySelectorAll("nav.pages a")) {
     if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");

@@ -1,4 +1,5 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
+import { filterLinks, improveActs } from "./improve.js";
 import { announce, button, chip, duration, flat, line, link, make, number, shown, tokens, when } from "./dom.js";
 
 const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted"];
@@ -64,15 +65,15 @@ const KEPT = 300;
 
 // The selected runs by id, kept while the user looks at other pages.
 const chosen = new Map();
-// What can be done with them: each function gets the data source and the runs, and returns an element or null. Other
-// modules add theirs.
-export const selectionActs = [
+// What can be done with them: each function gets the data source and the runs, and returns an element or null.
+const selectionActs = [
   (_, runs) =>
     runs.length === 2
       ? link("Side by side", `#/sides/${runs.map((run) => encodeURIComponent(run.run)).join("/")}`, {
           class: "main-act",
         })
       : null,
+  improveActs,
 ];
 
 // The filter that the user just changed, which keeps the focus when the list is drawn again, and the open filters.
@@ -319,7 +320,7 @@ export const runsPage = async (place, source, wanted) => {
       link("Start a run", "#/new", { class: "main-act" }),
     ),
     panel,
-    make("div.filter-chips", {}, chips),
+    make("div.filter-chips", {}, chips, (await source.me()).roles.includes("change") ? filterLinks(wanted) : null),
     state,
     connectionNotice,
     table,
