@@ -92,7 +92,8 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         page = await opened(browser, server, "?user=ada")
         await page.click("thead .pick input")
         assert await page.text(".filter-chips .buttons") == "Review\nRun a change"
-        await page.click(".selection a.act")
+        await shot(page, "improve-selection")
+        await page.click(".selection a.main-act")
         await page.wait_for("document.querySelector('.change')")
         assert "Run a change over 3 runs" in await page.text("h1")
         await page.evaluate("document.querySelector('#fork-instructions').value = 'Think twice.'")

@@ -186,7 +186,7 @@ export const forkDialog = async (source, run, step, focus = "") => {
     }
   });
   kept();
-  const dialog = openDialog("wide", "Fork this run", form);
+  const dialog = openDialog("large", "Fork this run", form);
   const wanted = focus === "question" ? question : form.querySelector(`#${CSS.escape(`fork-result-${focus}`)}`) || at;
   wanted.focus();
   wanted.scrollIntoView({ block: "nearest" });

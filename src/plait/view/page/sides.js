@@ -16,7 +16,7 @@ const parted = (text, at) => {
 const requestsDialog = async (source, a, b, n) => {
   const { requests } = await source.differences(a, b, n);
   const dialog = openDialog(
-    "wide",
+    "large",
     `Requests of step ${n}`,
     make("p.quiet", {}, make("ins", {}, "only in the second"), " ", make("del", {}, "only in the first")),
     requests.length ? null : make("p", {}, "Not both runs have a request in this step."),
