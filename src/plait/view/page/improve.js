@@ -68,6 +68,12 @@ export const improveActs = (source, runs) => {
     });
   const change = `#/changes/new?${new URLSearchParams(ended.map((run) => ["run", run.run]))}`;
   return ended.length
-    ? make("span.buttons", {}, link("Run a change", change, { class: "main-act" }), rate("good", true), rate("bad", false))
+    ? make(
+        "span.buttons",
+        {},
+        link("Run a change", change, { class: "main-act" }),
+        rate("good", true),
+        rate("bad", false),
+      )
     : null;
 };
