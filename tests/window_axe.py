@@ -27,11 +27,12 @@ def source() -> str:
     return Path(spec.origin).with_name("axe.min.js").read_text("utf-8")
 
 
-async def found(page: Page, least: str = "serious") -> list[str]:
-    """What axe has against the page, at least that grave: rule, what is wrong, where."""
+async def found(page: Page, least: str = "serious", within: str = "html") -> list[str]:
+    """What axe has against a part of the page, at least that grave: rule, what is wrong, where. Behind an open dialog
+    axe takes the dialog for the background: check them one by one."""
     grades = ["minor", "moderate", "serious", "critical"]
     await page.evaluate(f"(() => {{ if (!window.axe) {{ {source()} }} }})()")
-    wrong = await page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations)")
+    wrong = await page.evaluate(f"axe.run({within!r}, {{resultTypes: ['violations']}}).then((found) => found.violations)")
     return [
         f"{each['id']}: {each['help']} {[node['target'] for node in each['nodes'][:3]]}"
         for each in wrong
