@@ -32,7 +32,9 @@ async def found(page: Page, least: str = "serious", within: str = "html") -> lis
     axe takes the dialog for the background: check them one by one."""
     grades = ["minor", "moderate", "serious", "critical"]
     await page.evaluate(f"(() => {{ if (!window.axe) {{ {source()} }} }})()")
-    wrong = await page.evaluate(f"axe.run({within!r}, {{resultTypes: ['violations']}}).then((found) => found.violations)")
+    wrong = await page.evaluate(
+        f"axe.run({within!r}, {{resultTypes: ['violations']}}).then((found) => found.violations)"
+    )
     return [
         f"{each['id']}: {each['help']} {[node['target'] for node in each['nodes'][:3]]}"
         for each in wrong
