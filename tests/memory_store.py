@@ -18,7 +18,7 @@ from plait.journal.owner import life_of
 from plait.journal.records import LastTurn, NoteRecord, Row, RunHead, RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.run_query import ALL, RunQuery, no_such_run
 from plait.journal.spending import Reservation, SpendAmount, SpendCounter
-from plait.journal.store import ACTIVE, ENDED, KeptRecord, StoreInfo
+from plait.journal.store import ACTIVE, ENDED, TITLES, KeptRecord, StoreInfo
 
 
 class KeptLog(MemoryLog):
@@ -207,11 +207,32 @@ class MemoryStore:
                 )
         return turns if limit is None else turns[max(0, len(turns) - limit) :]
 
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        last = {log.head.session: log for log in self.runs.values() if log.head.session and not log.head.parent}
-        names = sorted(last, key=lambda name: -last[name].n)[:limit]
-        turns = {name: await self.list_turns(name) for name in names}
-        return [SessionRow(name, len(turns[name]), last[name].head.question, last[name].started) for name in names]
+    async def list_sessions(
+        self, limit: int = 50, *, owner: str | None = None, words: str = "", before: int = 0
+    ) -> list[SessionRow]:
+        def is_wanted(name: str) -> bool:
+            return bool(name) and (owner is None or (name.startswith(owner) if owner else not name.startswith("@")))
+
+        runs = [log for log in self.runs.values() if is_wanted(log.head.session)]
+        runs = [log for log in runs if owner is not None or not log.head.parent]
+        found = dict[str, list[Any]]()
+        for log in runs:
+            found.setdefault(log.head.session, []).append(log)
+        titles = {
+            key: str(json.loads(each.data).get("title")) for (kind, key), each in self.kept.items() if kind == TITLES
+        }
+
+        def has_words(name: str) -> bool:
+            said = [f"{log.head.question} {(log.outcome or {}).get('answer') or ''}" for log in found[name]]
+            texts = [text.casefold() for text in (*said, titles.get(name, ""))]
+            return any(all(word in text for word in words.casefold().split()) for text in texts)
+
+        names = sorted(filter(has_words, found), key=lambda name: -found[name][-1].n)
+        last = {name: found[name][-1] for name in names if not before or found[name][-1].n < before}
+        return [
+            SessionRow(name, len(found[name]), log.head.question, log.started, found[name][0].head.question, log.n)
+            for name, log in list(last.items())[:limit]
+        ]
 
     async def delete(self, runs: Any, *, skip_active: bool = False) -> int:
         rows = [await self.find_run(run) for run in runs if not skip_active or run in self.runs]

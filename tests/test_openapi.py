@@ -20,7 +20,7 @@ from plait.server.app import build_app  # noqa: E402
 from window_server import FULL, ONE, Here, serving  # noqa: E402
 
 jsonschema = Lazy("jsonschema")
-PAGES = {"/", "/page/{name}", "/login", "/logout", "/comparison", "/mcp"}
+PAGES = {"/", "/chat", "/page/{name}", "/login", "/logout", "/comparison", "/mcp"}
 """Routes that are no part of the API."""
 
 

@@ -39,7 +39,7 @@ from plait.journal.results import Results
 from plait.journal.run_query import SORTS, RunQuery
 from plait.journal.spending import Reservation, SpendAmount, SpendBound
 from plait.journal.sqlite.store import SqliteStore
-from plait.journal.store import ENDED, Journal, read_timeline
+from plait.journal.store import ENDED, TITLES, Journal, read_timeline
 from postgres_server import shared_server
 
 ME = owner_of_this_process()
@@ -397,6 +397,28 @@ async def test_turns_are_numbered_and_those_before_a_run_are_found(store: Any) -
         ("a", 3, "question 3"),
     ]
     assert len(await store.list_sessions(1)) == 1
+
+
+async def test_conversations_are_listed_by_owner_words_and_place(store: Any) -> None:
+    assert await store.list_sessions(owner="", words="x") == []
+    for i, session in enumerate(["a", "@x/b", "c", "@x/d", "@xy/e", "a", "Ä 100%"]):
+        await end(await store.begin(head(f"run{i}", f"Question {i} Ä", session=session), ME), answer="it's so")
+    await end(await store.begin(head("fork", "Question 0 Ä", session="c", parent="run2"), ME))
+    await store.keep(TITLES, "a", "", json.dumps({"title": "Über 100%", "words": "über 100%"}).encode())
+
+    async def names(**wanted: Any) -> list[str]:
+        return [each.name for each in await store.list_sessions(**wanted)]
+
+    assert await names(owner="") == ["c", "Ä 100%", "a"]
+    assert await names(owner="@x/") == ["@x/d", "@x/b"]
+    assert await names(owner="", words="QUESTION 5") == ["a"]
+    assert await names(owner="", words="100% üBER") == ["a"]
+    assert await names(owner="@x/", words="ä 4") == await names(owner="@z/") == []
+    assert await names(owner="@x/", words="IT'S ä 1") == ["@x/b"]
+    first, second, third = await store.list_sessions(owner="")
+    assert [each.n for each in await store.list_sessions(owner="", before=first.n)] == [second.n, third.n]
+    assert await names(owner="", limit=1) == ["c"]
+    assert (third.first, third.question, third.turns) == ("Question 0 Ä", "Question 5 Ä", 2)
 
 
 # -- contents, deleting, carrying

@@ -319,12 +319,15 @@ class LastTurn(NamedTuple):
 
 
 class SessionRow(Struct, frozen=True):
-    """A conversation as listed: its name, its number of turns, and the question and start of the last turn."""
+    """A conversation as listed: its name, its number of turns, the question and start of the last turn, the first
+    question, and the number of the last run."""
 
     name: str
     turns: int
     question: str
     started: float
+    first: str = ""
+    n: int = 0
 
 
 class RunTotals(Struct, frozen=True):

@@ -43,6 +43,9 @@ BATCH = 500
 """Runs that are read, or deleted, at once."""
 
 
+TITLES = "conversation"
+"""The kind under which the title of a session is kept, by the session's name. Its `words` are searched, casefolded."""
+
 KEEP_REQUESTS = 24 * 3600.0
 """Seconds after which `compact` removes what is kept of the kind "request": the keys of repeated requests."""
 
@@ -265,8 +268,14 @@ class Store(SpendingStore, Protocol):
         An unknown session has none, and so has a store that is not there."""
         ...
 
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        """Return the conversations, the one whose last turn is the newest first; none where no store is there."""
+    async def list_sessions(
+        self, limit: int = 50, *, owner: str | None = None, words: str = "", before: int = 0
+    ) -> list[SessionRow]:
+        """Return the conversations, the one whose last turn is the newest first; none where no store is there.
+
+        `owner`: only those whose names begin so, such as "@5f0c1a/"; "" for those of no owner. They count forks as
+        turns. `words` must all occur in a question or answer of a run, or in the title. `before`: only those whose last
+        run has a smaller number."""
         ...
 
     async def delete(self, runs: Iterable[str], *, skip_active: bool = False) -> int:

@@ -17,6 +17,7 @@ from plait.core.errors import JournalError
 from plait.journal.run_query import RunQuery
 from plait.server.ag_ui import ag_ui_routes
 from plait.server.auth import ANY, Caller
+from plait.server.chat_api import chat_routes
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
@@ -34,7 +35,8 @@ def build_app(manager: RunManager, identify: Callable[[Scope], Caller] | None = 
     """Build the application. Routes find the caller in `request.state.caller`. `identify` see `AccessCheck`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
     routes += [*ag_ui_routes(manager), *improve_routes(manager)]
-    routes += [*health_routes(manager), *page_routes(manager), *viewer_routes(manager), *mcp_routes(manager)]
+    routes += [*health_routes(manager), *page_routes(manager), *chat_routes(manager), *viewer_routes(manager)]
+    routes += mcp_routes(manager)
     return Starlette(
         routes=[*routes, ApiRoute("/openapi.json", answer_document, role=ANY)],
         middleware=[Middleware(AccessCheck, manager=manager, identify=identify)],

@@ -32,6 +32,10 @@ def page_routes(manager: RunManager) -> list[Route]:
         """Return the page of runs, or the one that asks for the token."""
         return answer(request, "index.html")
 
+    async def chat(request: Request) -> Response:
+        """Return the page to talk to agents, or the one that asks for the token."""
+        return answer(request, "chat.html")
+
     def answer(request: Request, name: str) -> Response:
         caller = request.state.caller
         is_known = caller is not None and not caller.is_client and "login" not in request.query_params
@@ -74,7 +78,7 @@ def page_routes(manager: RunManager) -> list[Route]:
         return cookie_name(request.headers.get("host", "")), f"{request.scope.get('root_path', '')}/"
 
     actions = [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (login, logout)]
-    return [Route("/", index), Route("/page/{name}", asset), *actions]
+    return [Route("/", index), Route("/chat", chat), Route("/page/{name}", asset), *actions]
 
 
 def _page(request: Request, name: str) -> Response:

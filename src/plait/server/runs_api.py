@@ -50,7 +50,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         ApiRoute("/api/comparisons", api.comparisons, role=VIEW),
         RoleRoute("/comparison", api.comparison, role=VIEW),
         ApiRoute("/api/runs/{id}", api.run, role=ANY),
-        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after",), role=ANY),
+        ApiRoute("/api/runs/{id}/events", api.run_events, query=("after", "answers"), role=ANY),
         ApiRoute("/api/runs/{id}/waterfall", api.waterfall, query=("since",), role=ANY),
         ApiRoute("/api/runs/{id}/search", api.search, query=("words",), role=ANY),
         ApiRoute("/api/runs/{id}/text", api.text, query=("item", "field", "from"), role=ANY),
@@ -77,7 +77,7 @@ class ViewerApi:
 
     def about(self, request: Request) -> Response:
         """Return the agents and loops to start with, and the choices of the filters."""
-        agents = [_describe_agent(each) for each in self._manager.agents.values()]
+        agents = [describe_agent(each) for each in self._manager.agents.values()]
         choices = run_search.list_choices(self._journal, request.state.caller.label)
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
@@ -176,13 +176,15 @@ class ViewerApi:
         )
 
     def run_events(self, request: Request) -> Response:
-        """Send what changes in a run, as server-sent events."""
+        """Send what changes in a run, as server-sent events. With `answers`, an answer being written comes as HTML."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         row, shows_steps = self._find(request)
-        texts = self._manager.texts.watch(row.head.run) if shows_steps else live.NOBODY
+        texts, run = self._manager.texts, row.head.run
+        watch = texts.watch_answers if "answers" in request.query_params else texts.watch
+        writing = watch(run) if shows_steps else live.NOBODY
         shown: dict[str, Any] = {"label": request.state.caller.label, "shows_steps": shows_steps}
         stopping = lambda: self._manager.stopping  # noqa: E731
-        return stream_events(live.follow_run(self._journal, row.head.run, after, stopping, texts, **shown))
+        return stream_events(live.follow_run(self._journal, run, after, stopping, writing, **shown))
 
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""
@@ -221,7 +223,7 @@ class ViewerApi:
         return row
 
 
-def _describe_agent(served: ServedAgent) -> dict[str, str]:
+def describe_agent(served: ServedAgent) -> dict[str, str]:
     agent = served.agent
     named = [("", agent.model), *((f"{phase}=", model) for phase, model in agent.models.items())]
     specs = [(start, each if isinstance(each, str) else getattr(each, "spec", "")) for start, each in named]

@@ -161,6 +161,7 @@ async def follow(
     yield b"retry: 1500\n\n"
     quiet = 0.0
     shown: list[dict[str, Any]] = []
+    ahead: list[dict[str, Any]] | None = None  # it was read, and is to be sent: each read may tell only what is new
     with writing as unfinished:
         while not is_over():
             try:
@@ -176,7 +177,7 @@ async def follow(
                 yield b": here\n\n"
             pause = pause if quiet < 30 else IDLE
             quiet += pause
-            until, steps = time.monotonic() + pause, unfinished()
+            until, steps, ahead = time.monotonic() + pause, unfinished() if ahead is None else ahead, None
             while True:
                 if steps != shown:
                     quiet, shown = 0.0, steps
@@ -186,6 +187,7 @@ async def follow(
                 await asyncio.sleep(TICK)
                 steps = unfinished()
                 if {each["step"] for each in steps} - {each["step"] for each in shown}:
+                    ahead = steps
                     break  # the rows of a new step come first
 
 

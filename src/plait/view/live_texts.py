@@ -23,8 +23,10 @@ from plait.models.stages import Stage
 from plait.tools.render import replace_surrogates
 from plait.view.run_view import format_answer
 
-LONGEST = 4_000
-"""Characters of one part of an unfinished reply: the last ones."""
+LONGEST, LONGEST_ANSWER, LONGEST_SHARED = 4_000, 100_000, 16_000
+"""Characters of one part of an unfinished reply: the last ones. Those of an answer; those that other processes get."""
+ANSWERS = ("answer", "text", "output")
+"""The kinds of parts that are the answer, as far as is known."""
 PAUSE, UNWATCHED = 0.1, 1.0
 """Seconds between two showings, while somebody watches one of the runs, and while nobody does."""
 
@@ -54,7 +56,7 @@ class PartialReplies:
                     parts[:] = [part for part in parts if part[0] != "output"]
                 joins = (kind, "text") if kind in ("thought", "answer") else (kind,)
                 before = parts.pop()[1] if parts and parts[-1][0] in joins else ""
-                parts.append((kind, (before + event.text)[-LONGEST:]))
+                parts.append((kind, (before + event.text)[-LONGEST_ANSWER if kind in ANSWERS else -LONGEST :]))
             case ev.PartialOutput(step=step, value=value):
                 # Only a typed answer that is a tool's input has no other event. Each value replaces the one before.
                 parts = self._replies.get(step)
@@ -63,7 +65,9 @@ class PartialReplies:
 
                     with suppress(ValueError):  # a serializer of the user's type may not expect half a value
                         text = format_answer(to_jsonable_python(value, fallback=str))
-                        parts[:] = [part for part in parts if part[0] != "output"] + [("output", text[-LONGEST:])]
+                        parts[:] = [part for part in parts if part[0] != "output"] + [
+                            ("output", text[-LONGEST_ANSWER:])
+                        ]
             case ev.Noted(step=step, kind="progress"):
                 self._progress[step] = {"text": replace_surrogates(event.text)[:LONGEST], "data": event.data}
             case ev.Observed(step=step):
@@ -73,8 +77,8 @@ class PartialReplies:
             case ev.Replied(step=step):
                 self._replies.pop(step, None)
 
-    def steps(self) -> list[dict[str, Any]]:
-        """Return each unfinished reply: its `step` and its `parts` as [kind, text].
+    def steps(self, longest: int = LONGEST) -> list[dict[str, Any]]:
+        """Return each unfinished reply: its `step` and its `parts` as [kind, text], of which the end is `longest`.
 
         Before the first part it has the `stage` of the model and its whole `seconds` instead. A step whose tool reports
         has that as its `progress`: a `text` and JSON `data`.
@@ -82,7 +86,8 @@ class PartialReplies:
         found = [{"step": step, "parts": [], "progress": each} for step, each in list(self._progress.items())]
         for step, parts in list(self._replies.items()):
             if parts is not None:
-                found.append({"step": step, "parts": [[kind, replace_surrogates(text)] for kind, text in parts]})
+                shown = [[kind, replace_surrogates(text[-longest:])] for kind, text in parts]
+                found.append({"step": step, "parts": shown})
                 if not parts:
                     stage, seconds = self._stages[step].now()
                     found[-1] |= {"stage": stage, "seconds": int(seconds)}
@@ -129,18 +134,57 @@ class LiveTexts:
             changed, self._changed = self._changed, {}
             watched = 0
             with suppress(JournalError):  # the journal says so where it matters
-                texts = {run: codec.encode(replies.steps()).decode() for run, replies in changed.items()}
+                texts = {run: codec.encode(replies.steps(LONGEST_SHARED)).decode() for run, replies in changed.items()}
                 watched = await self._store.show_texts(texts)
             await asyncio.sleep(PAUSE if watched else UNWATCHED)
 
     @contextmanager
-    def watch(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    def watch_answers(self, run: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+        """Within it, the function returns the same with the answer as HTML in place of its text: {"from": the first
+        block that changed, "blocks": the HTML of each block from there}. The more streams there are, the slower each
+        one is."""
+        from plait.view.markdown import StreamedMarkdown
+
+        answers: dict[int, tuple[StreamedMarkdown, dict[str, Any]]] = {}
+        last: list[dict[str, Any]] = []
+        due = 0.0
+
+        def read() -> list[dict[str, Any]]:
+            nonlocal last, due
+            if (begun := time.monotonic()) < due:
+                return last
+            last = find()
+            for step in last:
+                text = "".join(text for kind, text in step["parts"] if kind in ANSWERS)
+                if any(kind == "output" for kind, _ in step["parts"]):
+                    text = f"```json\n{text}"
+                step["parts"] = [[kind, text] for kind, text in step["parts"] if kind not in ANSWERS]
+                if not text.strip() and step["step"] not in answers:
+                    continue
+                stream, shown = answers.setdefault(step["step"], (StreamedMarkdown(), {}))
+                if (first := stream.update(text)) is not None:
+                    answers[step["step"]] = stream, (shown := {"from": first, "blocks": stream.blocks[first:]})
+                step["answer"] = shown
+            spent = time.monotonic() - begun
+            due = begun + max(10 * spent, PAUSE * self._watched.total() / 50)
+            return last
+
+        with self.watch(run, LONGEST_ANSWER) as find:
+            yield read
+
+    @contextmanager
+    def watch(self, run: str, longest: int = LONGEST) -> Iterator[Callable[[], list[dict[str, Any]]]]:
         """Within it, the function returns the unfinished replies of a run, as `PartialReplies.steps` does, wherever it
         is performed."""
 
         def read() -> list[dict[str, Any]]:
             own = self._own.get(run)
-            return own.steps() if own is not None else codec.decode_plain(self._texts.get(run) or "[]")
+            if own is not None:
+                return own.steps(longest)
+            found: list[dict[str, Any]] = codec.decode_plain(self._texts.get(run) or "[]")
+            for step in found:
+                step["parts"] = [[kind, text[-longest:]] for kind, text in step["parts"]]
+            return found
 
         self._watched[run] += 1
         if has_queue(self._store) and (self._reading is None or self._reading.done()):

@@ -18,7 +18,7 @@ from plait.journal.postgres.log import clean_text, clean_value
 from plait.journal.records import RunRow, RunTotals, SessionRow, SessionTurn
 from plait.journal.row_codec import check_content, crc_of_begun, crc_of_state, damaged_rows, read_time, read_turn
 from plait.journal.run_query import ALL, RunQuery, no_such_run
-from plait.journal.store import NEWEST, KeptRecord
+from plait.journal.store import NEWEST, TITLES, KeptRecord
 
 _DATA = r"regexp_replace(data, '\\u(0000|d[89a-f]..)', '\\ufffd', 'gi')::json"
 """The functions for JSON refuse texts with U+0000 or half of a surrogate pair, wherever in it they are."""
@@ -176,15 +176,35 @@ class PostgresIndex:
             number, run = found[0]["n"], found[0]["parent"]
         return number
 
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+    async def list_sessions(
+        self, limit: int = 50, *, owner: str | None = None, words: str = "", before: int = 0
+    ) -> list[SessionRow]:
+        where, values = ["session <> ''"], list[Any]()
+        if owner is None:
+            where.append("parent = ''")
+        else:
+            where.append("starts_with(session, %s)" if owner else "not starts_with(session, '@')")
+            values += [clean_text(owner)] if owner else []
+        if folded := [clean_text(word) for word in words.casefold().split()]:
+            said = " and ".join(["strpos(words, %s) > 0"] * len(folded))
+            titled = " and ".join(["strpos(data::jsonb->>'words', %s) > 0"] * len(folded))
+            where.append(
+                f"(session in (select session from runs where {' and '.join(where)} and {said}) or"
+                f" session in (select key from kept where kind = '{TITLES}' and {titled}))"
+            )
+            values += [*values, *folded, *folded]
         found = await self._fetch(
-            """select l.session, l.turns, r.question, r.started from (select session, count(*) as turns, max(n) as n
-            from runs where session <> '' and parent = '' group by session) l join runs r using (n)
-            order by n desc limit %s""",
-            [limit if limit >= 0 else None],
+            f"""select c.session, c.turns, l.question, l.started, f.question as first, c.n from (
+                select session, count(*) as turns, min(n) as first, max(n) as n from runs
+                where {" and ".join(where)} group by session having max(n) < %s or %s = 0 order by max(n) desc limit %s
+            ) c join runs l on l.n = c.n join runs f on f.n = c.first order by c.n desc""",
+            [*values, before, before, limit if limit >= 0 else None],
         )
         return [
-            SessionRow(each["session"], each["turns"], each["question"], read_time(each["started"])) for each in found
+            SessionRow(
+                each["session"], each["turns"], each["question"], read_time(each["started"]), each["first"], each["n"]
+            )
+            for each in found
         ]
 
     async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:

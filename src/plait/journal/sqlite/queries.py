@@ -26,7 +26,7 @@ from plait.journal.sqlite import connections, faults
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
 from plait.journal.sqlite.writer import Writer
-from plait.journal.store import NEWEST, KeptRecord, NoJournal, seconds_of_user
+from plait.journal.store import NEWEST, TITLES, KeptRecord, NoJournal, seconds_of_user
 
 T = TypeVar("T")
 
@@ -57,6 +57,7 @@ _VALUES = {
 }
 """What runs are sorted by. Where it is not known, it is NULL, which `_rank` puts last."""
 _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
+_LAST = 2**63 - 1  # no run has this number
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -274,12 +275,35 @@ class SqliteIndex:
 
         return await self._list(read)
 
-    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        last = "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = ''"
-        question = f"""SELECT l.session, l.turns, r.question, r.started FROM ({last} GROUP BY session) l
-            JOIN runs r USING (n) ORDER BY n DESC LIMIT ?"""
-        found = await self._list(lambda connection: connection.execute(question, [limit]).fetchall())
-        return [SessionRow(name, turns, question, read_time(started)) for name, turns, question, started in found]
+    async def list_sessions(
+        self, limit: int = 50, *, owner: str | None = None, words: str = "", before: int = 0
+    ) -> list[SessionRow]:
+        where, values = ["session <> ''"], list[Any]()
+        if owner is None:
+            where.append("parent = ''")
+        elif owner:
+            where, values = [*where, "session >= ?", "session < ?"], [owner, f"{owner}\U0010ffff"]
+        else:
+            where.append("(session < '@' OR session >= 'A')")  # A follows @
+        if folded := words.casefold().split():
+            texts = {"FROM runs": f"question || ' ' || {_ANSWER}", "FROM kept": "json_extract(data, '$.words')"}
+            said, titled = (" AND ".join([f"instr(folded({text}), ?) > 0"] * len(folded)) for text in texts.values())
+            where.append(
+                f"(session IN (SELECT session FROM runs WHERE {' AND '.join(where)} AND {said}) OR"
+                f" session IN (SELECT key FROM kept WHERE kind = '{TITLES}' AND {titled}))"
+            )
+            values += [*values, *folded, *folded]
+        question = f"""SELECT c.session, c.turns, l.question, l.started, f.question, c.n FROM (
+                SELECT session, count(*) AS turns, min(n) AS first, max(n) AS n FROM runs
+                WHERE {" AND ".join(where)} GROUP BY session HAVING max(n) < ? ORDER BY max(n) DESC LIMIT ?
+            ) c JOIN runs l ON l.n = c.n JOIN runs f ON f.n = c.first ORDER BY c.n DESC"""
+
+        def read(connection: sqlite3.Connection) -> list[Any]:
+            connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
+            return connection.execute(question, [*values, before or _LAST, limit]).fetchall()
+
+        found = await self._list(read)
+        return [SessionRow(name, turns, asked, read_time(at), first, n) for name, turns, asked, at, first, n in found]
 
     async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
         columns = "key, run, at, CAST(data AS BLOB)"  # a file from elsewhere may have anything there

@@ -1,8 +1,8 @@
-// The user's actions on a run: answer, resume, cancel, and start another.
-import { button, make, problem, shown } from "./dom.js";
+// The user's actions on a run: answer, resume and cancel.
+import { button, make, problem } from "./dom.js";
 
 // Does it once: the buttons rest while it is being done, and what went wrong is said beside them.
-const doing = async (place, work) => {
+export const doing = async (place, work) => {
   const controls = [...place.querySelectorAll("button, textarea, input, select")].filter((each) => !each.disabled);
   controls.forEach((each) => {
     each.disabled = true;
@@ -167,51 +167,4 @@ export const actsOf = (source, run, reopen, may) => {
   if (["interrupted", "cancelled", "crashed"].includes(run.status) && may.change)
     place.append(button("Resume", () => go(() => source.resume(run.run, {})), { class: "main-act resume" }));
   return [place];
-};
-
-export const newPage = async (place, source) => {
-  const about = await source.about();
-  const agent = make(
-    "select",
-    { id: "new-agent" },
-    about.agents.map((each) => make("option", { value: each.name }, each.name)),
-  );
-  const what = make("p.hint", { id: "new-agent-hint" });
-  const tell = () => {
-    const chosen = about.agents.find((each) => each.name === agent.value);
-    what.replaceChildren(
-      ...shown(chosen ? [chosen.description, `${chosen.loop} · ${chosen.model}`].filter(Boolean).join(" · ") : ""),
-    );
-  };
-  agent.addEventListener("change", tell);
-  agent.setAttribute("aria-describedby", what.id);
-  const question = make("textarea", { id: "new-question", rows: 5, required: true });
-  const session = make("input", { id: "new-session", type: "text", autocomplete: "off" });
-  const form = make("form.new", { "aria-label": "Start a run" });
-  const begin = () =>
-    doing(form, async () => {
-      if (!question.value.trim()) {
-        question.focus();
-        throw new Error("Write a task or question first.");
-      }
-      const got = await source.start({
-        agent: agent.value,
-        question: question.value,
-        session: session.value.trim() || null,
-      });
-      location.hash = `#/runs/${encodeURIComponent(got.run)}`;
-    });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    begin();
-  });
-  form.append(
-    make("div.field", {}, make("label", { for: "new-agent" }, "Agent"), agent, what),
-    field("Task or question", question),
-    field("Session", session, "Name a conversation to continue it. Leave empty for a single run."),
-    make("div.buttons", {}, make("button.main-act", { type: "submit" }, "Start")),
-  );
-  tell();
-  place.replaceChildren(make("header", {}, make("h1", { tabindex: "-1" }, "Start a run")), form);
-  document.title = "Start a run · Plait";
 };

@@ -11,9 +11,9 @@ const ROLES = {
 export const showCaller = async (source, tools) => {
   const me = await source.me().catch(() => null);
   if (!me) return;
-  const closed = { "#/comparisons": "view", "#/review": "change", "#/new": "use", chat: "use" };
+  const closed = { "#/comparisons": "view", "#/review": "change", chat: "use" };
   for (const each of document.querySelectorAll("nav.pages a"))
-    each.hidden = !me.roles.includes(closed[each.getAttribute("href")] || me.roles[0]);
+    each.hidden = !me.roles.includes(closed[each.getAttribute("href").replace("./", "")] || me.roles[0]);
   if (!me.name && !me.login) return;
   const name = me.name || "Full token";
   const open = () => {

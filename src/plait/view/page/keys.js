@@ -13,7 +13,7 @@ const KEYS = [
   ["e", "to the last step"],
   ["a", "answer what the run waits for"],
   ["r", "the list of runs"],
-  ["n", "next place that was found; elsewhere: start a run"],
+  ["n", "next place that was found; elsewhere: new conversation"],
   ["N", "place before"],
   ["t", "steps, or the run over time"],
   ["c", "comparisons"],
@@ -21,7 +21,7 @@ const KEYS = [
   ["Esc", "close this"],
 ];
 const HELD = new Set(["?", "/", "j", "k", "w", "b", "e", "n", "N", "t", "d", "Esc"]);
-const help = (live) => {
+const help = (live, shows) => {
   const on = make("input", { type: "checkbox", id: "keys-on", checked: kept("plait-keys", "on") === "on" });
   on.addEventListener("change", () => keep("plait-keys", on.checked ? "on" : "off"));
   const dialog = make(
@@ -31,7 +31,7 @@ const help = (live) => {
     make(
       "dl.keys",
       {},
-      KEYS.filter(([key]) => live || HELD.has(key)).flatMap(([key, words]) => [
+      KEYS.filter(([key]) => (shows ? shows.includes(key) : live || HELD.has(key))).flatMap(([key, words]) => [
         make("dt", {}, make("kbd", {}, key)),
         make("dd", {}, words),
       ]),
@@ -65,15 +65,16 @@ const reach = (found) => {
   to.scrollIntoView({ block: "nearest" });
 };
 
-export const keys = ({ live, dark, page, where }) => {
+// `own` are the acts of a page that has others; only these, and those that go to a page, work there.
+export const keys = ({ live, dark, page, where, own = null }) => {
   const step = () =>
     document.activeElement?.closest(".step") ||
     [...document.querySelectorAll(".step")].find((each) => each.getBoundingClientRect().bottom > 120);
   const go = (to) => {
-    if (live) location.hash = to;
+    if (live) location.href = own ? `./${to}` : to;
   };
-  const acts = {
-    "?": () => help(live),
+  const usual = {
+    "?": () => pressed(),
     "/": () => {
       if (!page()?.search) go("#/");
       setTimeout(() => document.getElementById("search")?.focus(), 60);
@@ -96,12 +97,14 @@ export const keys = ({ live, dark, page, where }) => {
     },
     a: () => document.querySelector("form.answer button, form.answer textarea")?.focus(),
     r: () => go("#/"),
-    n: () => (page()?.found?.hasHits() ? page().found.move(1) : go("#/new")),
+    n: () => (page()?.found?.hasHits() ? page().found.move(1) : go("chat")),
     N: () => page()?.found?.move(-1),
     t: () => page()?.turn?.(),
     c: () => go("#/comparisons"),
     d: dark,
   };
+  const acts = own ? { "?": usual["?"], a: usual.a, r: usual.r, c: usual.c, d: usual.d, ...own } : usual;
+  const pressed = () => help(live, own && [...Object.keys(acts), "Esc"]);
   addEventListener("keydown", (event) => {
     if (
       event.ctrlKey ||
@@ -120,5 +123,5 @@ export const keys = ({ live, dark, page, where }) => {
     event.preventDefault();
     act();
   });
-  return { help: () => help(live) };
+  return { help: pressed };
 };

@@ -49,7 +49,6 @@ const show = async (inside, { parts, query }) => {
   if (kind === "datasets") return (await import("./datasets.js")).datasetsPage(inside, source, id);
   if (kind === "review") return (await import("./review.js")).reviewPage(inside, source, query);
   if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
-  if (kind === "new") return (await import("./acts.js")).newPage(inside, source);
   throw new Error("There is no such page.");
 };
 
@@ -79,7 +78,7 @@ const open = async (first = false) => {
   page = made || null;
   main.removeAttribute("aria-busy");
   const kind = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
-  const on = ["review", "comparisons", "costs", "new"].includes(kind) ? `#/${kind}` : "#/";
+  const on = ["review", "comparisons", "costs"].includes(kind) ? `#/${kind}` : "#/";
   for (const each of document.querySelectorAll("nav.pages a")) {
     if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");

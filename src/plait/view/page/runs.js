@@ -317,7 +317,7 @@ export const runsPage = async (place, source, wanted) => {
       {},
       make("h1", { tabindex: "-1" }, "Runs"),
       form,
-      link("Start a run", "#/new", { class: "main-act" }),
+      link("New conversation", "chat", { class: "main-act" }),
     ),
     panel,
     make("div.filter-chips", {}, chips, (await source.me()).roles.includes("change") ? filterLinks(wanted) : null),

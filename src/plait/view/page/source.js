@@ -41,7 +41,8 @@ const asked = async (path, options = {}) => {
     location.replace(`?login${location.hash}`);
     throw new Trouble("You are not logged in any more.");
   }
-  throw new Trouble(body?.error?.message || `The server said ${answer.status}.`);
+  const trouble = new Trouble(body?.error?.message || `The server said ${answer.status}.`);
+  throw Object.assign(trouble, { status: answer.status, wait: Number(answer.headers.get("retry-after")) || 0 });
 };
 const path = (...parts) => `api/${parts.map(encodeURIComponent).join("/")}`;
 const query = (values) =>
@@ -101,7 +102,7 @@ export const server = {
   // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens
   // to nothing.
   // `writing(steps)` hears what models are writing, all of it each time.
-  watch: (where, after, onNews, onConnection, writing = () => {}) => {
+  watch: (where, after, onNews, onConnection, writing = () => {}, more = {}) => {
     let events = null,
       seen = after,
       over = false,
@@ -110,7 +111,7 @@ export const server = {
     const open = () => {
       clearTimeout(again);
       if (events || over || document.hidden) return;
-      const wanted = query({ after: seen, page: pageSecret });
+      const wanted = query({ after: seen, page: pageSecret, ...more });
       events = new EventSource(`api/${where}${wanted && `?${wanted}`}`);
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
@@ -149,9 +150,20 @@ export const server = {
       shut();
     };
   },
-  watchRun: (id, after, onNews, onConnection, writing) =>
-    server.watch(`runs/${encodeURIComponent(id)}/events`, after, onNews, onConnection, writing),
+  watchRun: (id, after, onNews, onConnection, writing, more) =>
+    server.watch(`runs/${encodeURIComponent(id)}/events`, after, onNews, onConnection, writing, more),
   watchRuns: (onNews, onConnection) => server.watch("events", null, onNews, onConnection),
+};
+
+const talks = path("conversations");
+export const chat = {
+  agents: () => asked(`${talks}/agents`),
+  list: (words, before) => asked(`${talks}?${query({ words, before })}`),
+  turns: (session) => asked(`${talks}/turns?${query({ session })}`),
+  act: (what, body) => post(`${talks}/${what}`, body),
+  // Addresses of files: pictures and downloads cannot send a header.
+  file: (session, digest) => `${talks}/file?${query({ session, digest, page: pageSecret })}`,
+  exported: (session, format) => `${talks}/export?${query({ session, format, page: pageSecret })}`,
 };
 
 // A file that holds one run: its requests are kept as what differs from the one before, and made again here.

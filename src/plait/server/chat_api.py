@@ -1,0 +1,390 @@
+"""The routes under /api/conversations: what the chat page lists, shows, sends and changes.
+
+A caller has its own conversations: their names begin with its owner. A full token has those of no owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from plait.agent import TURN_POLL
+from plait.core import Artifact
+from plait.core.errors import ConfigError, SessionBusy, UnknownRun
+from plait.journal.owner import new_run_id
+from plait.journal.records import RunRow
+from plait.journal.run_query import RunQuery
+from plait.journal.store import ACTIVE, TITLES
+from plait.runtime.agents.agent_fields import restore_settings
+from plait.runtime.conversations.attachments import NO_TEXT, UserQuestion, attach
+from plait.runtime.limits import Limits
+from plait.server.auth import USE, Caller
+from plait.server.conversation_record import (
+    ConversationNotes,
+    RecordedTurn,
+    keep_notes,
+    read_history,
+    read_notes,
+    read_turns,
+)
+from plait.server.errors import RequestRejected, json_response
+from plait.server.openapi import ApiRoute
+from plait.server.runs import ActiveRun, RunManager, agent_name
+from plait.server.runs_api import describe_agent
+from plait.server.service import parse_body, parse_number
+from plait.view.markdown import LONGEST, render_markdown
+from plait.view.run_view import SHORT, format_answer, list_entry
+
+PAGE = 40
+"""Conversations in one answer."""
+LONGEST_TITLE = 200
+RAISED = ("steps", "calls", "tokens", "usd", "seconds")
+"""The limits after which a run can go on."""
+
+
+class ChatFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of a message: its name, and its content in base64."""
+
+    name: str
+    content: str
+
+
+class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A message. Without a `session` it begins a conversation. `after` is the run whose answer the user saw last: the
+    message is refused if the conversation has gone on since. `edits` is the run whose question it replaces: it then
+    begins a branch, which keeps the files `kept` (digests) of that question."""
+
+    agent: str
+    text: str = ""
+    session: str | None = None
+    after: str | None = None
+    edits: str | None = None
+    files: list[ChatFile] = []
+    kept: list[str] = []
+
+
+class TurnBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A turn of a conversation, by a run of it."""
+
+    session: str
+    run: str
+
+
+class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+    title: str
+
+
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+
+
+def chat_routes(manager: RunManager) -> list[ApiRoute]:
+    api, at = ChatApi(manager), "/api/conversations"
+    more: dict[str, Any] = {"role": USE}
+    return [
+        ApiRoute(at, api.conversations, query=("words", "before"), **more),
+        ApiRoute(f"{at}/agents", api.agents, **more),
+        ApiRoute(f"{at}/turns", api.turns, query=("session",), **more),
+        ApiRoute(f"{at}/file", api.file, query=("session", "digest"), **more),
+        ApiRoute(f"{at}/export", api.export, query=("session", "format"), **more),
+        ApiRoute(f"{at}/messages", api.send, methods=["POST"], body=MessageBody, **more),
+        ApiRoute(f"{at}/retry", api.retry, methods=["POST"], body=TurnBody, **more),
+        ApiRoute(f"{at}/continue", api.go_on, methods=["POST"], body=TurnBody, **more),
+        ApiRoute(f"{at}/title", api.rename, methods=["POST"], body=TitleBody, **more),
+        ApiRoute(f"{at}/delete", api.delete, methods=["POST"], body=DeleteBody, **more),
+    ]
+
+
+class ChatApi:
+    """The routes of the chat page."""
+
+    def __init__(self, manager: RunManager) -> None:
+        self._manager, self._store = manager, manager.journal.store
+
+    # -- reading
+
+    async def agents(self, request: Request) -> Response:
+        """Return the agents to talk to."""
+        return json_response({"agents": [describe_agent(each) for each in self._manager.agents.values()]})
+
+    async def conversations(self, request: Request) -> Response:
+        """Return the caller's conversations, the newest first, and whether there are more."""
+        caller, words = request.state.caller, request.query_params.get("words", "")[:SHORT]
+        before = parse_number("before", request.query_params.get("before") or "0")
+        found = await self._store.list_sessions(PAGE + 1, owner=caller.session(""), words=words, before=before)
+        found, has_more = found[:PAGE], len(found) > PAGE
+        notes = await read_notes(self._store, [each.name for each in found])
+        numbers = tuple(each.n for each in found)
+        rows = {row.n: row for row in await self._store.list_runs(RunQuery(numbers=numbers))} if found else {}
+        conversations = [
+            {
+                "session": caller.name_session(each.name),
+                "title": (notes[each.name].title if each.name in notes else "") or _make_title(each.first),
+                "agent": agent_name(rows[each.n].head) or rows[each.n].head.agent,
+                "status": rows[each.n].status,
+                "updated": rows[each.n].updated,
+                "n": each.n,
+            }
+            for each in found
+            if each.n in rows  # it may be deleted just now
+        ]
+        return json_response({"conversations": conversations, "more": has_more})
+
+    async def turns(self, request: Request) -> Response:
+        """Return one conversation with its turns."""
+        caller, (session, turns) = request.state.caller, await self._find(request)
+        return json_response(await self._describe(caller, session, turns))
+
+    async def file(self, request: Request) -> Response:
+        """Return an attached file. A browser shows pictures and saves all else."""
+        _, turns = await self._find(request)
+        files = (file for turn in turns for row in turn.versions for file in row.head.files)
+        found = next((each for each in files if each.digest == request.query_params.get("digest")), None)
+        if found is None:
+            raise RequestRejected(404, "The conversation has no such file.")
+        content = (await self._store.read_contents([found]))[found.digest]
+        is_picture = found.kind == "image"
+        headers = {
+            "Content-Disposition": f"{'inline' if is_picture else 'attachment'}; filename*=UTF-8''{quote(found.name)}",
+            "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+        }
+        media_type = found.media_type if is_picture else "application/octet-stream"
+        return Response(content, media_type=media_type, headers=headers)
+
+    async def export(self, request: Request) -> Response:
+        """Return a conversation as a file: Markdown or JSON."""
+        caller, (session, turns) = request.state.caller, await self._find(request)
+        format = request.query_params.get("format", "markdown")
+        described = await self._describe(caller, session, turns)
+        if format == "json":
+            for turn, recorded in zip(described["turns"], turns, strict=True):
+                for version, row in zip(turn["versions"], recorded.versions, strict=True):
+                    del version["html"], version["text"]
+                    version["answer"] = (row.outcome or {}).get("answer")
+            content, name = json_response(described).body, "conversation.json"
+        elif format == "markdown":
+            parts = [f"# {described['title']}\n"]
+            for recorded in turns:
+                head, outcome = recorded.row.head, recorded.row.outcome or {}
+                files = "".join(f"\n\nAttached: {file}" for file in head.attachments)
+                said = format_answer(outcome.get("answer")) or f"({recorded.row.status}: {outcome.get('reason') or ''})"
+                parts.append(
+                    f"## You\n\n{head.question}{files}\n\n## {agent_name(head) or head.agent or 'Agent'}\n\n{said}\n"
+                )
+            content, name = "\n".join(parts).encode("utf-8", "replace"), "conversation.md"
+        else:
+            raise RequestRejected(400, f"There is no format {format!r}.", hint="Use markdown or json.", param="format")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(bytes(content), media_type="application/octet-stream", headers=headers)
+
+    # -- talking
+
+    async def send(self, request: Request) -> Response:
+        """Send a message. Returns its run when the journal has it."""
+        given, caller = await parse_body(request, MessageBody), request.state.caller
+        files: list[Artifact] = [_read_file(each) for each in given.files]
+        if not given.text.strip() and not files and not given.kept:
+            raise RequestRejected(400, "The message is empty.", hint="Write something, or attach a file.", param="text")
+        session = self._name(caller, given.session) if given.session else caller.session(f"chat-{new_run_id()}")
+        if given.edits is not None:
+            return await self._branch(caller, session, given, files)
+        active = await self._start(caller, session, given, files, has_begun=given.session is not None)
+        return json_response({"session": caller.name_session(session), "run": active.run}, 201)
+
+    async def _start(
+        self, caller: Caller, session: str, given: MessageBody, files: list[Artifact], *, has_begun: bool
+    ) -> ActiveRun:
+        with await self._manager.take_turn(session if has_begun else None) as turn:
+            while True:
+                turns = await read_turns(self._store, session) if has_begun else []
+                if given.after is not None and turns:
+                    if given.after not in {row.head.run for row in turns[-1].versions}:
+                        text, hint = "The conversation has gone on elsewhere.", "Read what is new, and send it again."
+                        raise RequestRejected(409, text, hint=hint, code="gone_on")
+                    if given.after != turns[-1].row.head.run:  # the user chose another version of the last answer
+                        await self._choose(turns[-1], given.after)
+                        turns = await read_turns(self._store, session)
+                history = await read_history(self._store, session, turns) if turns else None
+                question: UserQuestion = [given.text, *files] if files else given.text
+                more: dict[str, Any] = {"session": session, "history": history}
+                try:
+                    active = await self._manager.start(given.agent, question, caller=caller, **more)
+                except SessionBusy as why:
+                    if why.status == "waiting":
+                        text = "The agent waits for an answer to its question."
+                        raise RequestRejected(409, text, hint="Answer it first.", may_retry=False) from None
+                    await asyncio.sleep(TURN_POLL)  # a turn at another server
+                    continue
+                active.keep(turn)
+                return active
+
+    async def _choose(self, turn: RecordedTurn, run: str) -> None:
+        """Let this version of a turn be the one that counts."""
+        notes = (await read_notes(self._store, [turn.session])).get(turn.session, ConversationNotes())
+        await keep_notes(self._store, turn.session, chosen={**notes.chosen, turn.root: run})
+
+    async def _branch(self, caller: Caller, session: str, given: MessageBody, files: list[Artifact]) -> Response:
+        """Begin a conversation with the turns before the one that is edited."""
+        turns = await read_turns(self._store, session)
+        edited = next((turn for turn in turns if given.edits in {row.head.run for row in turn.versions}), None)
+        if edited is None:
+            raise RequestRejected(404, "The conversation has no such message.", param="edits")
+        branch = caller.session(f"chat-{new_run_id()}")
+        kept = [file for file in edited.row.head.attachments if file.digest in given.kept]
+        contents = await self._store.read_contents(kept)
+        files = [*(attach(contents[file.digest], file.name) for file in kept), *files]
+        history = await read_history(self._store, session, turns, edited.root)
+        question: UserQuestion = [given.text, *files] if files else given.text
+        more: dict[str, Any] = {"session": branch, "history": history}
+        active = await self._manager.start(given.agent, question, caller=caller, **more)
+        await keep_notes(self._store, branch, base=edited.session, at=edited.root)
+        return json_response({"session": caller.name_session(branch), "run": active.run}, 201)
+
+    async def retry(self, request: Request) -> Response:
+        """Answer the last message once more. The earlier answer stays as another version."""
+        return await self._fork(request, goes_on=False)
+
+    async def go_on(self, request: Request) -> Response:
+        """Go on where a limit stopped a run, with the same limits again on top."""
+        return await self._fork(request, goes_on=True)
+
+    async def _fork(self, request: Request, *, goes_on: bool) -> Response:
+        given, caller = await parse_body(request, TurnBody), request.state.caller
+        session = self._name(caller, given.session)
+        with await self._manager.take_turn(session) as taken:
+            turns = await read_turns(self._store, session)
+            last = turns[-1] if turns and turns[-1].session == session else None
+            row = next((each for each in last.versions if each.head.run == given.run), None) if last else None
+            if last is None or row is None:
+                raise RequestRejected(409, "This is not the last message.", hint="Edit it to begin a branch.")
+            if row.status in ACTIVE:
+                raise RequestRejected(409, f"The run has not ended ({row.status}).", hint="Stop it, or wait.")
+            if goes_on and row.status != "stopped":
+                raise RequestRejected(409, f"No limit stopped the run: it is {row.status}.", hint="Retry it.")
+            at, agent = 1, self._manager.agent_for(row.head)
+            if goes_on:
+                rows = await self._store.read_rows(row.head.run, bodies=False)
+                at = max((each.record.step for each in rows), default=0) + 1
+                agent = agent.using(limits=self._raise_limits(row))
+            about = self._manager.annotate_fork(row.head, caller)
+            active = await self._manager.fork_with(agent, row.head, at, **about)
+            active.keep(taken)
+            await self._choose(last, active.run)
+        return json_response({"session": caller.name_session(session), "run": active.run}, 201)
+
+    def _raise_limits(self, row: RunRow) -> Limits:
+        """Return the limits of a run with those of its agent on top, as for another message."""
+        before: Limits = restore_settings(row.head).get("limits", Limits())
+        served = self._manager.agents.get(agent_name(row.head))
+        usual = served.agent.limits if served is not None else before
+        values = {name: (getattr(before, name), getattr(usual, name)) for name in RAISED}
+        return structs.replace(before, **{name: a + (b or a) for name, (a, b) in values.items() if a is not None})
+
+    # -- the conversation as a whole
+
+    async def rename(self, request: Request) -> Response:
+        """Give a conversation another title."""
+        given, caller = await parse_body(request, TitleBody), request.state.caller
+        session = self._name(caller, given.session)
+        if not given.title.strip() or len(given.title) > LONGEST_TITLE:
+            raise RequestRejected(400, f"A title has 1 to {LONGEST_TITLE} characters.", param="title")
+        if not await read_turns(self._store, session):
+            raise _unknown(given.session)
+        await keep_notes(self._store, session, title=" ".join(given.title.split()))
+        return json_response({"title": " ".join(given.title.split())})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a conversation with its runs. Branches of it stay, and know what was said before them."""
+        given, caller = await parse_body(request, DeleteBody), request.state.caller
+        session = self._name(caller, given.session)
+        turns = await read_turns(self._store, session)
+        runs = [row for turn in turns if turn.session == session for row in turn.versions]
+        if not runs:
+            raise _unknown(given.session)
+        if going := next((row for row in runs if row.status in ("running", "queued")), None):
+            raise RequestRejected(409, f"A run of it goes on: {going.head.run}.", hint="Stop it first.")
+        await self._store.delete([row.head.run for row in runs])
+        await self._store.forget(TITLES, [session])
+        return json_response({"deleted": len(runs)})
+
+    # -- shared
+
+    def _name(self, caller: Caller, session: str) -> str:
+        """Return the session's name in the journal. Raises the same error for another's as for none."""
+        if caller.full and session.startswith("@"):
+            raise _unknown(session)
+        return caller.session(session)
+
+    async def _find(self, request: Request) -> tuple[str, list[RecordedTurn]]:
+        named = request.query_params.get("session", "")
+        session = self._name(request.state.caller, named)
+        turns = await read_turns(self._store, session) if named else []
+        if not turns:
+            raise _unknown(named)
+        return session, turns
+
+    async def _describe(self, caller: Caller, session: str, turns: list[RecordedTurn]) -> dict[str, Any]:
+        """Return a conversation. Each turn has the names of its `branches`: other conversations that go on in another
+        way before it. `earlier` are the turns before a branch whose original was deleted."""
+        notes = (await read_notes(self._store, [session])).get(session, ConversationNotes())
+        sessions = {turn.session for turn in turns}
+        branches: dict[str, list[str]] = {}
+        for name, kept in (await read_notes(self._store, None)).items():
+            if kept.base in sessions and name != session:
+                branches.setdefault(kept.at, []).append(caller.name_session(name))
+        described = await asyncio.to_thread(lambda: [_describe_turn(caller, turn) for turn in turns])
+        for turn in described:
+            turn["branches"] = branches.get(turn["root"], [])
+        head, first = turns[0].row.head, next((i for i, turn in enumerate(turns) if turn.session == session), 0)
+        if notes.base:
+            described[first]["branches"] = [caller.name_session(notes.base), *branches.get(notes.at, [])]
+        given = (head.given or head.history) if notes.base and sessions == {session} else ()
+        earlier = [{"question": each.question, "html": render_markdown(each.answer)} for each in given]
+        title = notes.title or _make_title(turns[0].row.head.question)
+        return {"session": caller.name_session(session), "title": title, "earlier": earlier, "turns": described}
+
+
+def _describe_turn(caller: Caller, turn: RecordedTurn) -> dict[str, Any]:
+    versions = [_describe_version(row) for row in turn.versions]
+    session = caller.name_session(turn.session)
+    return {"root": turn.root, "session": session, "run": turn.row.head.run, "versions": versions}
+
+
+def _describe_version(row: RunRow) -> dict[str, Any]:
+    outcome, answer = row.outcome or {}, (row.outcome or {}).get("answer")
+    text = format_answer(answer)
+    return {
+        **list_entry(row),
+        "question": "" if row.head.question == NO_TEXT else row.head.question,
+        "files": [msgspec.to_builtins(file) | {"kind": file.kind} for file in row.head.attachments],
+        "text": text[:LONGEST],
+        "html": "" if answer is None else render_markdown(text if isinstance(answer, str) else f"```json\n{text}\n```"),
+        "reason": outcome.get("reason") or "",
+        "hint": outcome.get("hint", ""),
+        "tool_calls": row.totals.get("tool_calls"),
+    }
+
+
+def _make_title(question: str) -> str:
+    words = " ".join(question.split())
+    return words if len(words) <= 80 else f"{words[:79]}…"
+
+
+def _read_file(given: ChatFile) -> Artifact:
+    try:
+        content = b64decode(given.content, validate=True)
+    except ValueError:
+        raise ConfigError(f"The content of {given.name!r} is not valid base64.") from None
+    return attach(content, given.name)
+
+
+def _unknown(session: str) -> UnknownRun:
+    return UnknownRun(f"There is no conversation {session!r}.")
