@@ -25,17 +25,17 @@ import aiohttp
 HERE = Path(__file__).resolve().parent
 sys.path[0:0] = [str(HERE.parent / "tests"), str(HERE)]
 
-from browser import Browser  # noqa: E402
-from postgres_server import shared_server  # noqa: E402
 from serve_load import Served  # noqa: E402
-from window_support import written  # noqa: E402
 
+from browser import Browser  # noqa: E402
 from plait.core.outcomes import Answered, Failed, Stopped  # noqa: E402
 from plait.journal.owner import owner_of_this_process  # noqa: E402
 from plait.journal.records import RunHead  # noqa: E402
 from plait.journal.results import Results  # noqa: E402
 from plait.journal.served_runs import RunLabel  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
+from postgres_server import shared_server  # noqa: E402
+from window_support import written  # noqa: E402
 
 AT_ONCE, DAYS = 16, 60
 LOOPS = ("react", "json", "phased", "rewoo", "codeact", "tool_calling")
@@ -93,9 +93,11 @@ async def fill(journal: Journal, runs: int) -> None:
                 tags=(f"tag-{n % 30}",),
             )
             log = await journal.store.begin(head, owner)
-            end = (Answered(f"It is at place {n}."), Failed("The carrier is unknown."), Stopped("steps", "It had 5 steps."))[
-                0 if n % 10 else 1 + n % 2
-            ]
+            end = (
+                Answered(f"It is at place {n}."),
+                Failed("The carrier is unknown."),
+                Stopped("steps", "It had 5 steps."),
+            )[0 if n % 10 else 1 + n % 2]
             totals = {"steps": 1 + n % 9, "calls": 1 + n % 9, "input_tokens": 100 + n % 5000, "output_tokens": n % 800}
             await log.end(end.status, end, {**totals, "seconds": (n % 600) / 10, "cost_usd": (n % 1013) / 10_000})
 
@@ -170,7 +172,9 @@ async def measure_pages(url: str, long: str, steps: int, found: dict[str, Any]) 
         await page.close()
 
 
-async def measure_streams(session: aiohttp.ClientSession, server: StudioServer, count: int, found: dict[str, Any]) -> None:
+async def measure_streams(
+    session: aiohttp.ClientSession, server: StudioServer, count: int, found: dict[str, Any]
+) -> None:
     """As many runs at once, each followed as the chat follows it."""
     late: list[float] = []
     whole = 0
