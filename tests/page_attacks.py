@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """What a model, a tool, a file or a user may write to run a script in a page, or to make the browser ask elsewhere.
 
 `{host}` is a server of the attacker, `{here}` the server of the pages.
@@ -74,7 +75,6 @@ _TEMPLATES = {
     "prototype": '{{"__proto__": {{"innerHTML": "<img src=x onerror=window.ran=1>"}}, "constructor": {{"prototype": {{"src": "{host}/p"}}}}}}',
     "separators": "\u2028<script>window.ran=1</script>\u2029",
     "directions": "\u202e<script>window.ran=1</script>\u2066 \u200b\u200d\ufeff",
-    "half a character": "\ud83d<script>window.ran=1</script>",
     "escapes": "&lt;script&gt;window.ran=1&lt;/script&gt; \\u003cscript\\u003ewindow.ran=1 %3Cscript%3Ewindow.ran=1",
     "foot of a page": "x[^1]\n\n[^1]: ![a]({host}/foot) <img src={host}/foot2>",
     "list and quote": "> - ![x]({host}/q)\n>   1. <img src={host}/r>\n>      ```\n> ![y]({host}/s)",
