@@ -1,5 +1,6 @@
 // Where a message is written: text, files that are chosen, pasted or dropped, and the agent it goes to.
-import { button, flat, make, problem, shown } from "./dom.js";
+import { button, flat, problem, shown } from "./dom.js";
+import { html } from "./html.js";
 
 const LARGEST = 14 * 1024 * 1024;
 
@@ -13,7 +14,7 @@ const read = (file) =>
 
 // A small picture, drawn here: the page loads none from elsewhere.
 const preview = async (file) => {
-  const canvas = make("canvas", { width: 96, height: 96, role: "img", "aria-label": flat(file.name, 80) });
+  const canvas = html`<canvas width="96" height="96" role="img" aria-label=${flat(file.name, 80)}></canvas>`;
   try {
     const picture = await createImageBitmap(file);
     const scale = Math.max(96 / picture.width, 96 / picture.height);
@@ -26,65 +27,61 @@ const preview = async (file) => {
 };
 
 export class Composer {
-  // `send({text, files})` sends, `stop()` stops; `draft` has get() and set(text).
-  constructor({ send, stop, draft, label = "Message" }) {
-    Object.assign(this, { files: [], onSend: send, draft, kept: [] });
-    this.area = make(
-      "textarea",
-      { id: "message", rows: 1, placeholder: "Write a message", "aria-label": label, enterkeyhint: "send" },
-    );
-    this.chips = make("ul.files.attached", { "aria-label": "Attached files" });
-    this.wrong = make("div");
-    this.choose = make("input", { type: "file", multiple: true, hidden: true, id: "files", "aria-label": "Files" });
-    this.sender = button("Send", () => this.send(), { class: "main-act", type: "submit" });
-    this.stopper = button("Stop", stop, { class: "stop", hidden: true });
-    this.left = make(
-      "div.composer-left", {}, button("Attach", () => this.choose.click(), { "aria-label": "Attach files" }),
-      this.choose,
-    );
-    this.place = make(
-      "form.composer", { "aria-label": label }, this.chips, this.area, this.wrong,
-      make("div.composer-bar", {}, this.left, make("div.buttons", {}, this.stopper, this.sender)),
-    );
-    this.place.addEventListener("submit", (event) => event.preventDefault());
-    this.area.addEventListener("input", () => this.changed());
-    this.area.addEventListener("keydown", (event) => {
+  // The attached files: {name, file, picture} of new ones, {name, digest} of those that the server has.
+  files = [];
+
+  // `onSend({text, files, kept, chosen})` gets the new files with their content, the digests of kept ones, and `files`;
+  // `onStop()` stops the run, `onChange(text)` hears each change of the text. `id` and `label` are those of the text.
+  constructor({ onSend, onStop, onChange = () => {}, id = "message", label = "Message", words = "Send" }) {
+    Object.assign(this, { onSend, onChange });
+    const pasted = (event) => this.take(event, event.clipboardData);
+    const pressed = (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.send();
-    });
-    this.area.addEventListener("paste", (event) => {
-      if (!event.clipboardData.files.length) return;
-      event.preventDefault();
-      this.add(event.clipboardData.files);
-    });
-    this.choose.addEventListener("change", () => {
+    };
+    const chosen = () => {
       this.add(this.choose.files);
       this.choose.value = "";
-    });
+    };
+    this.area = html`<textarea id=${id} rows="1" placeholder="Write a message" aria-label=${label} enterkeyhint="send"
+      oninput=${() => this.changed()} onkeydown=${pressed} onpaste=${pasted}></textarea>`;
+    this.chips = html`<ul class="files attached" aria-label="Attached files"></ul>`;
+    this.wrong = html`<div></div>`;
+    this.choose = html`<input type="file" multiple hidden aria-label="Files" onchange=${chosen}>`;
+    this.sender = button(words, () => this.send(), { class: "main-act", type: "submit" });
+    this.stopper = button("Stop", onStop, { class: "stop", hidden: true });
+    const attach = button("Attach", () => this.choose.click(), { "aria-label": "Attach files" });
+    this.left = html`<div class="composer-left">${attach}${this.choose}</div>`;
+    this.buttons = html`<div class="buttons">${this.stopper}${this.sender}</div>`;
+    this.place = html`<form class="composer" aria-label=${label} onsubmit=${(event) => event.preventDefault()}>
+      ${this.chips}${this.area}${this.wrong}<div class="composer-bar">${this.left}${this.buttons}</div></form>`;
   }
 
   // Takes files that are dropped anywhere in an element.
   takeDrops(target) {
-    const has = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
     target.addEventListener("dragover", (event) => {
-      if (!has(event)) return;
+      if (!event.dataTransfer.types.includes("Files")) return;
       event.preventDefault();
       this.place.classList.add("dropping");
     });
     target.addEventListener("dragleave", () => this.place.classList.remove("dropping"));
     target.addEventListener("drop", (event) => {
       this.place.classList.remove("dropping");
-      if (!has(event)) return;
-      event.preventDefault();
-      this.add(event.dataTransfer.files);
+      this.take(event, event.dataTransfer);
     });
+  }
+
+  take(event, { files }) {
+    if (!files.length) return;
+    event.preventDefault();
+    this.add(files);
   }
 
   changed() {
     this.area.style.height = "auto";
     this.area.style.height = `${Math.min(this.area.scrollHeight + 2, innerHeight * 0.4)}px`;
-    this.draft?.set(this.area.value);
+    this.onChange(this.area.value);
   }
 
   put(text, files = []) {
@@ -108,28 +105,29 @@ export class Composer {
   }
 
   drawFiles() {
-    const remove = (list, each) => () => {
-      list.splice(list.indexOf(each), 1);
-      this.drawFiles();
-      this.area.focus();
+    const chip = (each) => {
+      const name = flat(each.name || "file", 60);
+      const remove = () => {
+        this.files = this.files.filter((other) => other !== each);
+        this.drawFiles();
+        this.area.focus();
+      };
+      return html`<li>${each.picture}<bdi>${shown(name)}</bdi>
+        ${button("×", remove, { class: "act", "aria-label": `Remove ${name}` })}</li>`;
     };
-    const chip = (list) => (each) =>
-      make(
-        "li", {}, each.picture, make("bdi", {}, shown(flat(each.name || "file", 60))),
-        button("×", remove(list, each), { class: "act", "aria-label": `Remove ${flat(each.name || "file", 60)}` }),
-      );
-    this.chips.replaceChildren(...this.kept.map(chip(this.kept)), ...this.files.map(chip(this.files)));
-    this.chips.hidden = !this.chips.children.length;
+    this.chips.replaceChildren(...this.files.map(chip));
+    this.chips.hidden = !this.files.length;
   }
 
   async send() {
-    const text = this.area.value;
-    if (this.sender.disabled || (!text.trim() && !this.files.length && !this.kept.length)) return;
+    const { files: chosen } = this,
+      text = this.area.value;
+    if (this.sender.disabled || (!text.trim() && !chosen.length)) return;
     this.sender.disabled = true;
     try {
-      const contents = await Promise.all(this.files.map((each) => read(each.file)));
-      const files = this.files.map(({ name }, i) => ({ name, content: contents[i] }));
-      await this.onSend({ text, files, chosen: this.files });
+      const added = chosen.filter((each) => each.file);
+      const files = await Promise.all(added.map(async ({ name, file }) => ({ name, content: await read(file) })));
+      await this.onSend({ text, files, kept: chosen.flatMap((each) => each.digest ?? []), chosen });
     } catch (error) {
       this.wrong.replaceChildren(problem(error));
     } finally {
@@ -139,7 +137,7 @@ export class Composer {
 
   // While a run goes on, the conversation takes no message.
   going(status) {
-    const goes = status === "running" || status === "queued" || status === "waiting";
+    const goes = ["running", "queued", "waiting"].includes(status);
     this.stopper.hidden = !goes;
     this.sender.hidden = goes;
     this.area.placeholder = status === "waiting" ? "Answer the question above first" : "Write a message";

@@ -1,72 +1,64 @@
-// HTML that the server made of Markdown (../markdown.py): the only markup that these pages ever read.
-import { announce, button, make } from "./dom.js";
+// HTML that the server made of Markdown (../markdown.py): the only markup of others that these pages ever read.
+import { announce, button } from "./dom.js";
+import { html } from "./html.js";
 
-const copy = async (from, control) => {
-  try {
-    if (navigator.clipboard) await navigator.clipboard.writeText(from());
-    else {
-      // Without TLS, a page of another machine has only the old way.
-      const area = make("textarea");
-      area.value = from();
-      document.body.append(area);
-      area.select();
-      document.execCommand("copy");
-      area.remove();
-    }
-    control.textContent = "Copied";
-    announce("Copied.");
-  } catch {
-    control.textContent = "Not allowed";
-  }
-  setTimeout(() => {
-    control.textContent = "Copy";
-  }, 2000);
-};
 export const copyButton = (from, label) => {
-  const control = button("Copy", () => copy(from, control), { class: "act", "aria-label": label });
+  const copy = async () => {
+    try {
+      if (navigator.clipboard) await navigator.clipboard.writeText(from());
+      else {
+        // Without TLS, a page of another machine has only the old way.
+        const area = html`<textarea></textarea>`;
+        area.value = from();
+        document.body.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+      }
+      control.textContent = "Copied";
+      announce("Copied.");
+    } catch {
+      control.textContent = "Not allowed";
+    }
+    setTimeout(() => (control.textContent = "Copy"), 2000);
+  };
+  const control = button("Copy", copy, { class: "act", "aria-label": label });
   return control;
 };
 
 // The nodes of a piece of HTML, with what only a script can add.
-export const nodesOf = (html) => {
+export const nodesOf = (markup) => {
   const template = document.createElement("template");
-  template.innerHTML = html;
-  const inside = template.content;
-  for (const each of inside.querySelectorAll(".code-block")) {
+  template.innerHTML = markup;
+  for (const each of template.content.querySelectorAll(".code-block")) {
     const code = each.querySelector("code");
     each.append(copyButton(() => code.textContent, "Copy the code"));
   }
   // What scrolls must be reached by the keyboard.
-  for (const each of inside.querySelectorAll("pre, .md-table")) {
-    each.setAttribute("tabindex", "0");
-    each.setAttribute("role", "group");
-    each.setAttribute("aria-label", each.matches("pre") ? "Code" : "Table");
-  }
-  return [...inside.childNodes];
+  for (const each of template.content.querySelectorAll("pre, .md-table"))
+    Object.assign(each, { tabIndex: 0, role: "group", ariaLabel: each.matches("pre") ? "Code" : "Table" });
+  return [...template.content.childNodes];
 };
 
-// An answer that grows: `grow({from, blocks})` replaces the blocks from `from` on, `end(html)` the whole.
+// An answer that grows: `grow({from, blocks})` replaces the blocks from `from` on, `end(markup)` the whole.
 export class Answer {
-  constructor() {
-    this.place = make("div.md");
-    this.blocks = [];
-    this.html = "";
-  }
+  place = html`<div class="md"></div>`;
+  blocks = []; // each with its HTML and its element
+  whole = "";
 
   grow({ from, blocks }) {
-    for (const each of this.blocks.splice(from)) each.remove();
-    for (const html of blocks) {
-      const block = make("div.block", { "data-html": html }, nodesOf(html));
-      this.blocks.push(block);
-      this.place.append(block);
+    for (const each of this.blocks.splice(from)) each.node.remove();
+    for (const markup of blocks) {
+      const node = html`<div class="block">${nodesOf(markup)}</div>`;
+      this.blocks.push({ markup, node });
+      this.place.append(node);
     }
-    this.html = this.blocks.map((each) => each.dataset.html).join("");
+    this.whole = this.blocks.map((each) => each.markup).join("");
   }
 
-  end(html) {
-    if (html === this.html) return;
-    this.html = html;
-    this.blocks = [];
-    this.place.replaceChildren(...nodesOf(html));
+  end(markup) {
+    if (markup === this.whole) return;
+    Object.assign(this, { whole: markup, blocks: [] });
+    this.place.replaceChildren(...nodesOf(markup));
   }
 }

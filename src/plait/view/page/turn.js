@@ -1,57 +1,47 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
 import { doing, waitForm } from "./acts.js";
-import { announce, button, chip, flat, link, make, problem, shown, when } from "./dom.js";
+import { announce, button, chip, flat, link, problem, shown, when } from "./dom.js";
+import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
 import { chat, server } from "./source.js";
 import { long } from "./text.js";
 import { Trace } from "./trace.js";
 
-const GOING = ["running", "waiting", "interrupted", "queued"];
-const WORDS = {
+// What is said of a run that ended in another way than with its answer.
+const ENDS = {
   crashed: "The run crashed.",
   failed: "The agent gave up.",
   cancelled: "Stopped.",
   interrupted: "The server ended while this ran.",
   stopped: "Stopped at a limit.",
-  queued: "Waits for a worker.",
 };
+const FOLLOWED = ["running", "waiting", "interrupted", "queued"];
 
-export const fileChips = (session, files) =>
-  files.length
-    ? make(
-        "ul.files",
-        {},
-        files.map((file) => {
-          const href = chat.file(session, file.digest);
-          const name = make("bdi", {}, shown(file.name || file.kind));
-          return make(
-            "li",
-            {},
-            file.kind === "image" ? make("img", { src: href, alt: flat(file.name || "picture", 100), loading: "lazy" }) : null,
-            make("a", { href, download: flat(file.name || "file", 100), target: "_blank" }, name),
-          );
-        }),
-      )
-    : null;
-
-// What somebody said.
-export const said = (text, ...more) =>
-  make("div.said-by-you", {}, text ? long([text, 0], { className: "prose", label: "message" }) : null, more);
+const runPage = (run) => `./#/runs/${encodeURIComponent(run)}`;
+const said = (text, files = []) => html`<div class="said-by-you">
+  ${text && long([text, 0], { className: "prose", label: "message" })}
+  ${files.length > 0 && html`<ul class="files">${files}</ul>`}</div>`;
+const attached = (session, file) => {
+  const at = chat.file(session, file.digest),
+    name = flat(file.name || file.kind, 100);
+  return html`<li>${file.kind === "image" && html`<img src=${at} alt=${name} loading="lazy">`}
+    <a href=${at} download=${name} target="_blank"><bdi>${shown(file.name || file.kind)}</bdi></a></li>`;
+};
+const now = (words) =>
+  html`<span class="now"><span class="pulse" aria-hidden="true"></span><span class="doing">${words}</span></span>`;
 
 export class Turn {
-  // `page` is the conversation: {keep(work), refresh(), act(what, body), edit(turn), isLast(turn), showsAgents}.
+  // `page` is the conversation (`Talk` of chat.js), `data` the turn as the server describes it.
   constructor(page, data) {
     Object.assign(this, { page, answer: new Answer(), stop: null, waits: [] });
-    this.you = make("div.you");
-    this.head = make("h2.who");
-    this.asks = make("div.asks");
-    this.how = make("div.how");
-    this.acts = make("div.turn-acts");
-    this.tracePlace = make("div");
-    this.place = make(
-      "article.turn", { "aria-label": "Message and answer" }, this.you,
-      make("div.reply", {}, this.head, this.answer.place, this.asks, this.how, this.tracePlace, this.acts),
-    );
+    this.you = html`<div class="you"></div>`;
+    this.head = html`<h2 class="who"></h2>`;
+    this.asks = html`<div class="asks"></div>`;
+    this.how = html`<div></div>`;
+    this.steps = html`<div></div>`;
+    this.acts = html`<div class="turn-acts"></div>`;
+    this.place = html`<article class="turn" aria-label="Message and answer">${this.you}
+      <div>${this.head}${this.answer.place}${this.asks}${this.how}${this.steps}${this.acts}</div></article>`;
     this.update(data);
   }
 
@@ -60,22 +50,19 @@ export class Turn {
     const before = this.version;
     this.data = data;
     this.version = data.versions.find((each) => each.run === run) || data.versions.at(-1);
-    if (before?.run !== this.version.run) {
+    if (before?.run !== this.run) {
       this.leave();
       this.waits = [];
-      this.trace = new Trace(server, this.version.run);
-      this.tracePlace.replaceChildren(this.trace.place);
+      this.answer.end("");
       this.asks.replaceChildren();
-      if (before) {
-        this.place.querySelector(".md").remove();
-        this.answer = new Answer();
-        this.head.after(this.answer.place);
-      }
-      this.you.replaceChildren(said(this.version.question, fileChips(data.session, this.version.files)));
+      this.trace = new Trace(server, this.run);
+      this.steps.replaceChildren(this.trace.place);
+      const files = this.version.files.map((each) => attached(data.session, each));
+      this.you.replaceChildren(said(this.version.question, files));
     }
     this.trace.tell(this.version);
     this.draw();
-    if (GOING.includes(this.version.status)) this.follow();
+    if (FOLLOWED.includes(this.version.status)) this.follow();
     else this.leave();
   }
 
@@ -83,122 +70,80 @@ export class Turn {
     return this.version.run;
   }
 
-  get isGoing() {
-    return ["running", "waiting", "queued"].includes(this.version.status);
-  }
-
   draw() {
-    const { version, page } = this;
-    const is = version.status,
-      goes = is === "running" || is === "queued";
+    const { version, page, data } = this,
+      is = version.status;
+    const goes = is === "running" || is === "queued";
     if (!goes) this.answer.end(version.html);
+    const ended = () => [is !== "answered" && chip(version), html`<span class="quiet">${when(version.updated)}</span>`];
     this.head.replaceChildren(
-      make("bdi", {}, shown(version.agent || "agent")),
-      goes ? make("span.now", {}, make("span.pulse", { "aria-hidden": "true" }), make("span.doing", {}, this.trace.doing)) : "",
-      goes || is === "answered" ? "" : chip(version),
-      goes ? "" : make("span.quiet", {}, when(version.updated)),
+      html`<bdi>${shown(version.agent || "agent")}</bdi>${goes ? now(this.trace.doing) : ended()}`,
     );
     this.place.setAttribute("aria-busy", String(goes));
-    const isTrouble = ["crashed", "failed", "cancelled", "interrupted", "stopped"].includes(is);
-    const last = page.isLast(this);
+
+    const isLast = page.isLast(this);
+    const control = (words, work, look = "main-act") => button(words, () => doing(this.how, work), { class: look });
+    const retry = (look) => control("Retry", () => page.act("retry", this), look);
+    const resume = () => server.resume(this.run, {}).then(() => page.refresh());
+    const words = is === "stopped" && version.html ? "Answered early:" : ENDS[is];
     this.how.replaceChildren();
-    if (isTrouble) {
-      const early = is === "stopped" && version.html ? "Answered early: " : `${WORDS[is]} `;
-      const place = make(
-        `div.end.is-${is}`,
-        {},
-        make("p", {}, early, shown(version.reason), version.hint ? [" ", shown(version.hint)] : null),
-        make(
-          "div.buttons",
-          {},
-          last && is === "stopped" ? this.control("Continue", () => page.act("continue", this)) : null,
-          ["cancelled", "interrupted", "crashed"].includes(is)
-            ? this.control("Resume", async () => {
-                await server.resume(version.run, {});
-                await page.refresh();
-              })
-            : null,
-          last ? this.control("Retry", () => page.act("retry", this)) : null,
-        ),
-      );
-      this.how.append(place);
-    }
-    const at = this.data.versions.indexOf(version),
-      count = this.data.versions.length;
-    const turnTo = (by) => page.keep(() => this.update(this.data, this.data.versions[at + by].run));
-    this.acts.replaceChildren(
-      ...[
-        version.html && !goes ? copyButton(() => version.text, "Copy the answer") : null,
-        last && is === "answered" ? button("Retry", () => this.doing(() => page.act("retry", this)), { class: "act" }) : null,
-        goes ? null : button("Edit", () => page.edit(this), { class: "act", "aria-label": "Edit this message" }),
-        count > 1 ? button("‹", () => turnTo(-1), { class: "act", "aria-label": "Earlier version", disabled: at === 0 }) : null,
-        count > 1 ? make("span.quiet", {}, `version ${at + 1} of ${count}`) : null,
-        count > 1 ? button("›", () => turnTo(1), { class: "act", "aria-label": "Later version", disabled: at === count - 1 }) : null,
-        this.data.branches.map((each, i) =>
-          link(
-            this.data.branches.length > 1 ? `Branch ${i + 1}` : "Other branch", `#/${encodeURIComponent(each)}`,
-            { class: "act" },
-          ),
-        ),
-        link(
-          "Details", `./#/runs/${encodeURIComponent(version.run)}`,
-          { class: "act", "aria-label": "Details of this run" },
-        ),
-      ]
-        .flat()
-        .filter(Boolean),
-    );
+    if (words)
+      this.how.append(html`<div class="end is-${is}">
+        <p>${words} ${shown(version.reason)} ${shown(version.hint)}</p>
+        <div class="buttons">${isLast && is === "stopped" && control("Continue", () => page.act("continue", this))}
+          ${["cancelled", "interrupted", "crashed"].includes(is) && control("Resume", resume)}
+          ${isLast && retry(null)}</div></div>`);
+
+    const act = (words, label, work, more) => button(words, work, { class: "act", "aria-label": label, ...more });
+    const at = data.versions.indexOf(version);
+    const turnTo = (words, label, other) =>
+      act(words, label, () => page.keep(() => this.update(data, other.run)), { disabled: !other });
+    const versions = () => html`${turnTo("‹", "Earlier version", data.versions[at - 1])}
+      <span class="quiet">version ${at + 1} of ${data.versions.length}</span>
+      ${turnTo("›", "Later version", data.versions[at + 1])}`;
+    const branch = (name, i, { length }) =>
+      link(length > 1 ? `Branch ${i + 1}` : "Other branch", `#/${encodeURIComponent(name)}`, { class: "act" });
+    this.acts.replaceChildren(html`${version.html && !goes && copyButton(() => version.text, "Copy the answer")}
+      ${isLast && is === "answered" && retry("act")}
+      ${!goes && act("Edit", "Edit this message", () => page.edit(this))}
+      ${data.versions.length > 1 && versions()}
+      ${data.branches.map(branch)}
+      <a class="act" href=${runPage(this.run)} aria-label="Details of this run">Details</a>`);
   }
 
-  control(words, work) {
-    return button(words, () => this.doing(work), words === "Retry" ? {} : { class: "main-act" });
-  }
-
-  doing(work) {
-    return doing(this.how, work);
-  }
-
+  // Shows what happens in the run, until `leave`.
   async follow() {
     if (this.stop) return;
     let gone = false;
     this.stop = () => {
       gone = true;
     };
-    let found;
+    const { page } = this;
     try {
-      found = await server.run(this.run);
+      const found = await server.run(this.run);
+      if (gone) return;
+      this.may = found.may || {};
+      page.keep(() => this.take(found));
+      const take = (news) => page.keep(() => this.take(news));
+      const write = (steps) => page.keep(() => this.write(steps));
+      this.stop = server.watchRun(this.run, found.seq, take, (lost) => page.lost(lost), write, { answers: 1 });
     } catch (error) {
       this.how.replaceChildren(problem(error));
       this.stop = null;
-      return;
     }
-    if (gone) return;
-    this.may = found.may || {};
-    this.page.keep(() => this.take(found));
-    this.stop = server.watchRun(
-      this.run,
-      found.seq,
-      (news) => this.page.keep(() => this.take(news)),
-      (lost) => this.page.lost(lost),
-      (steps) => this.page.keep(() => this.write(steps)),
-      { answers: 1 },
-    );
   }
 
   // News of the run.
   take(news) {
     this.trace.take(news);
     if (news.waiting) this.waits = news.waiting;
-    if (news.run) {
-      const was = this.version.status;
-      this.version.status = news.run.status;
-      if (was !== news.run.status) {
-        const words = news.run.status === "waiting" ? "The agent waits for you." : `The run is ${news.run.status}.`;
-        if (news.run.status !== "running") announce(words);
-        this.page.changed();
-        if (news.run.status !== "waiting") this.page.refresh();
-        if (GOING.includes(news.run.status)) this.draw();
-      }
+    const is = news.run?.status;
+    if (is && is !== this.version.status) {
+      this.version.status = is;
+      if (is !== "running") announce(is === "waiting" ? "The agent waits for you." : `The run is ${is}.`);
+      this.page.changed();
+      if (is !== "waiting") this.page.refresh();
+      if (FOLLOWED.includes(is)) this.draw();
     }
     this.say(this.isWriting ? "writes …" : this.trace.doing);
     this.drawAsks();
@@ -224,42 +169,33 @@ export class Turn {
 
   // The forms of open questions, also of child runs. One that somebody is filling in stays as long as it is open.
   drawAsks() {
-    const open = new Map(this.waits.map((each) => [each.item, each]));
-    for (const each of this.asks.querySelectorAll(".ask")) {
-      if (open.has(each.dataset.item)) continue;
-      const told = this.trace.items.get(each.dataset.item);
-      const words = told?.approved === true ? "Approved" : told?.approved === false ? "Refused" : "Answered";
-      each.replaceWith(make(
-        "p.decided.quiet", {}, `${words}: `, shown(flat(each.dataset.about, 200)),
-        told?.told?.[0] ? [" · ", shown(flat(told.told[0], 200))] : null,
-      ));
+    const { items } = this.trace,
+      open = new Set(this.waits.map((each) => each.item));
+    for (const form of this.asks.querySelectorAll(".ask")) {
+      if (open.has(form.dataset.item)) continue;
+      const { approved = null, told } = items.get(form.dataset.item) || {};
+      const words = approved === null ? "Answered" : approved ? "Approved" : "Refused";
+      form.replaceWith(html`<p class="quiet">${words}: ${shown(form.dataset.about)}
+        ${told?.[0] && [" · ", shown(flat(told[0], 200))]}</p>`);
     }
-    for (const [id, each] of open) {
-      const item = this.trace.items.get(id);
+    for (const { item: id, question } of this.waits) {
+      const item = items.get(id);
       if (!item || this.asks.querySelector(`[data-item="${CSS.escape(id)}"]`)) continue;
-      const call = this.trace.items.get(`c${item.call}`);
-      this.asks.append(
-        make(
-          "section.ask",
-          { "data-item": id, "data-about": flat(item.text[0], 300), "aria-label": "The agent asks" },
-          make(
-            "h3", {},
-            { question: "The agent asks", plan: "Approve this plan?" }[item.ask] ||
-              `Approve ${flat(call?.tool || "this call", 80)}?`,
-          ),
-          long(item.text, { className: item.ask === "question" ? "prose" : "code", label: "question" }),
-          (item.ask === "question" ? this.may.answer : this.may.approve)
-            ? waitForm(server, { run: this.run }, item, each.question, async () => {
-                this.leave();
-                await this.page.refresh();
-                await this.follow();
-              })
-            : make(
-              "p.quiet", {}, "Somebody with the role 'approve' must answer this. ",
-              link("Link to the run", `./#/runs/${encodeURIComponent(this.run)}`),
-            ),
-        ),
-      );
+      const isQuestion = item.ask === "question";
+      const tool = flat(items.get(`c${item.call}`)?.tool || "this call", 80);
+      const reopen = async () => {
+        this.leave();
+        await this.page.refresh();
+        await this.follow();
+      };
+      const form = () => waitForm(server, { run: this.run }, item, question, reopen);
+      const elsewhere = () => html`<p class="quiet">Somebody with the role 'approve' must answer this.
+        <a href=${runPage(this.run)}>Link to the run</a></p>`;
+      const about = flat(item.text[0]);
+      this.asks.append(html`<section class="ask" data-item=${id} data-about=${about} aria-label="The agent asks">
+        <h3>${isQuestion ? "The agent asks" : item.ask === "plan" ? "Approve this plan?" : `Approve ${tool}?`}</h3>
+        ${long(item.text, { className: isQuestion ? "prose" : "code", label: "question" })}
+        ${(isQuestion ? this.may.answer : this.may.approve) ? form() : elsewhere()}</section>`);
     }
   }
 
@@ -267,25 +203,25 @@ export class Turn {
     this.stop?.();
     this.stop = null;
   }
+
+  remove() {
+    this.leave();
+    this.place.remove();
+  }
 }
 
 // A turn that is on its way: the message, and what went wrong with it.
 export const sending = (text, files) => {
-  const how = make("div.how");
-  const now = make("h2.who", {}, make("span.now", {}, make("span.pulse", { "aria-hidden": "true" }), "sends …"));
-  const place = make(
-    "article.turn.sending", {},
-    make(
-      "div.you", {},
-      said(text, files.length ? make("ul.files", {}, files.map((each) => make("li", {}, shown(each.name)))) : null),
-    ),
-    make("div.reply", {}, now, how),
-  );
+  const head = html`<h2 class="who">${now("sends …")}</h2>`,
+    how = html`<div></div>`;
+  const place = html`<article class="turn sending">
+    <div class="you">${said(text, files.map((each) => html`<li>${shown(each.name)}</li>`))}</div>
+    <div>${head}${how}</div></article>`;
   const fail = (error, again, back) => {
-    now.hidden = true;
+    head.hidden = true;
     let left = Math.ceil(error.wait || 0);
     const retry = button("Retry", again, { class: "main-act" });
-    how.replaceChildren(problem(error), make("div.buttons", {}, retry, button("Back to the text", back)));
+    how.replaceChildren(problem(error), html`<div class="buttons">${retry}${button("Back to the text", back)}</div>`);
     const tick = () => {
       retry.disabled = left > 0;
       retry.textContent = left > 0 ? `Retry in ${left} s` : "Retry";
@@ -296,8 +232,5 @@ export const sending = (text, files) => {
   return { place, fail };
 };
 
-export const earlierTurn = (each) =>
-  make(
-    "article.turn", {}, make("div.you", {}, said(each.question)),
-    make("div.reply", {}, make("div.md", {}, nodesOf(each.html))),
-  );
+export const earlierTurn = (each) => html`<article class="turn"><div class="you">${said(each.question)}</div>
+  <div class="md">${nodesOf(each.html)}</div></article>`;
