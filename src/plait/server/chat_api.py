@@ -6,7 +6,6 @@ A caller has its own conversations: their names begin with its owner. A full tok
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
 from typing import Any
 from urllib.parse import quote
 
@@ -16,23 +15,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plait.agent import TURN_POLL
-from plait.core import Artifact
-from plait.core.errors import ConfigError, SessionBusy, UnknownRun
+from plait.core import File
+from plait.core.errors import SessionBusy, UnknownRun
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.store import ACTIVE, TITLES
 from plait.runtime.agents.agent_fields import restore_settings
 from plait.runtime.conversations.attachments import NO_TEXT, UserQuestion, attach
+from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.runtime.limits import Limits
 from plait.server.auth import USE, Caller
 from plait.server.conversation_record import (
-    ConversationNotes,
+    RecordedConversation,
     RecordedTurn,
     keep_notes,
+    read_conversation,
     read_history,
     read_notes,
-    read_turns,
 )
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute
@@ -53,7 +53,7 @@ class ChatFile(msgspec.Struct, forbid_unknown_fields=True):
     """A file of a message: its name, and its content in base64."""
 
     name: str
-    content: str
+    content: bytes
 
 
 class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,18 +88,17 @@ class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def chat_routes(manager: RunManager) -> list[ApiRoute]:
     api, at = ChatApi(manager), "/api/conversations"
-    more: dict[str, Any] = {"role": USE}
     return [
-        ApiRoute(at, api.conversations, query=("words", "before"), **more),
-        ApiRoute(f"{at}/agents", api.agents, **more),
-        ApiRoute(f"{at}/turns", api.turns, query=("session",), **more),
-        ApiRoute(f"{at}/file", api.file, query=("session", "digest"), **more),
-        ApiRoute(f"{at}/export", api.export, query=("session", "format"), **more),
-        ApiRoute(f"{at}/messages", api.send, methods=["POST"], body=MessageBody, **more),
-        ApiRoute(f"{at}/retry", api.retry, methods=["POST"], body=TurnBody, **more),
-        ApiRoute(f"{at}/continue", api.go_on, methods=["POST"], body=TurnBody, **more),
-        ApiRoute(f"{at}/title", api.rename, methods=["POST"], body=TitleBody, **more),
-        ApiRoute(f"{at}/delete", api.delete, methods=["POST"], body=DeleteBody, **more),
+        ApiRoute(at, api.conversations, query=("words", "before"), role=USE),
+        ApiRoute(f"{at}/agents", api.agents, role=USE),
+        ApiRoute(f"{at}/turns", api.turns, query=("session",), role=USE),
+        ApiRoute(f"{at}/file", api.file, query=("session", "digest"), role=USE),
+        ApiRoute(f"{at}/export", api.export, query=("session", "format"), role=USE),
+        ApiRoute(f"{at}/messages", api.send, methods=["POST"], body=MessageBody, role=USE),
+        ApiRoute(f"{at}/retry", api.retry, methods=["POST"], body=TurnBody, role=USE),
+        ApiRoute(f"{at}/continue", api.go_on, methods=["POST"], body=TurnBody, role=USE),
+        ApiRoute(f"{at}/title", api.rename, methods=["POST"], body=TitleBody, role=USE),
+        ApiRoute(f"{at}/delete", api.delete, methods=["POST"], body=DeleteBody, role=USE),
     ]
 
 
@@ -127,7 +126,7 @@ class ChatApi:
         conversations = [
             {
                 "session": caller.name_session(each.name),
-                "title": (notes[each.name].title if each.name in notes else "") or _make_title(each.first),
+                "title": (each.name in notes and notes[each.name].title) or _make_title(each.first),
                 "agent": agent_name(rows[each.n].head) or rows[each.n].head.agent,
                 "status": rows[each.n].status,
                 "updated": rows[each.n].updated,
@@ -140,14 +139,13 @@ class ChatApi:
 
     async def turns(self, request: Request) -> Response:
         """Return one conversation with its turns."""
-        caller, (session, turns) = request.state.caller, await self._find(request)
-        return json_response(await self._describe(caller, session, turns))
+        return json_response(await self._describe(request.state.caller, await self._find(request)))
 
     async def file(self, request: Request) -> Response:
         """Return an attached file. A browser shows pictures and saves all else."""
-        _, turns = await self._find(request)
+        digest, turns = request.query_params.get("digest"), (await self._find(request)).turns
         files = (file for turn in turns for row in turn.versions for file in row.head.files)
-        found = next((each for each in files if each.digest == request.query_params.get("digest")), None)
+        found = next((each for each in files if each.digest == digest), None)
         if found is None:
             raise RequestRejected(404, "The conversation has no such file.")
         content = (await self._store.read_contents([found]))[found.digest]
@@ -161,62 +159,49 @@ class ChatApi:
 
     async def export(self, request: Request) -> Response:
         """Return a conversation as a file: Markdown or JSON."""
-        caller, (session, turns) = request.state.caller, await self._find(request)
-        format = request.query_params.get("format", "markdown")
-        described = await self._describe(caller, session, turns)
+        format, found = request.query_params.get("format", "markdown"), await self._find(request)
+        described = await self._describe(request.state.caller, found, True)
         if format == "json":
-            for turn, recorded in zip(described["turns"], turns, strict=True):
-                for version, row in zip(turn["versions"], recorded.versions, strict=True):
-                    del version["html"], version["text"]
-                    version["answer"] = (row.outcome or {}).get("answer")
-            content, name = json_response(described).body, "conversation.json"
+            content, name = bytes(json_response(described).body), "conversation.json"
         elif format == "markdown":
             parts = [f"# {described['title']}\n"]
-            for recorded in turns:
-                head, outcome = recorded.row.head, recorded.row.outcome or {}
+            for row in (turn.row for turn in found.turns):
+                head, outcome = row.head, row.outcome or {}
                 files = "".join(f"\n\nAttached: {file}" for file in head.attachments)
-                said = format_answer(outcome.get("answer")) or f"({recorded.row.status}: {outcome.get('reason') or ''})"
-                parts.append(
-                    f"## You\n\n{head.question}{files}\n\n## {agent_name(head) or head.agent or 'Agent'}\n\n{said}\n"
-                )
+                said = format_answer(outcome.get("answer")) or f"({row.status}: {outcome.get('reason') or ''})"
+                agent = agent_name(head) or head.agent or "Agent"
+                parts.append(f"## You\n\n{head.question}{files}\n\n## {agent}\n\n{said}\n")
             content, name = "\n".join(parts).encode("utf-8", "replace"), "conversation.md"
         else:
             raise RequestRejected(400, f"There is no format {format!r}.", hint="Use markdown or json.", param="format")
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(bytes(content), media_type="application/octet-stream", headers=headers)
+        return Response(content, media_type="application/octet-stream", headers=headers)
 
     # -- talking
 
     async def send(self, request: Request) -> Response:
         """Send a message. Returns its run when the journal has it."""
         given, caller = await parse_body(request, MessageBody), request.state.caller
-        files: list[Artifact] = [_read_file(each) for each in given.files]
+        files = [attach(each.content, each.name) for each in given.files]
         if not given.text.strip() and not files and not given.kept:
             raise RequestRejected(400, "The message is empty.", hint="Write something, or attach a file.", param="text")
-        session = self._name(caller, given.session) if given.session else caller.session(f"chat-{new_run_id()}")
+        session = self._name(caller, given.session or f"chat-{new_run_id()}")
         if given.edits is not None:
             return await self._branch(caller, session, given, files)
-        active = await self._start(caller, session, given, files, has_begun=given.session is not None)
-        return json_response({"session": caller.name_session(session), "run": active.run}, 201)
-
-    async def _start(
-        self, caller: Caller, session: str, given: MessageBody, files: list[Artifact], *, has_begun: bool
-    ) -> ActiveRun:
-        with await self._manager.take_turn(session if has_begun else None) as turn:
+        with await self._manager.take_turn(session) as turn:
             while True:
-                turns = await read_turns(self._store, session) if has_begun else []
-                if given.after is not None and turns:
-                    if given.after not in {row.head.run for row in turns[-1].versions}:
+                found = await read_conversation(self._store, session) if given.session else None
+                last = found.turns[-1] if found is not None and found.turns else None
+                if last is not None and given.after not in (None, last.row.head.run):
+                    if last.find_version(given.after) is None:
                         text, hint = "The conversation has gone on elsewhere.", "Read what is new, and send it again."
                         raise RequestRejected(409, text, hint=hint, code="gone_on")
-                    if given.after != turns[-1].row.head.run:  # the user chose another version of the last answer
-                        await self._choose(turns[-1], given.after)
-                        turns = await read_turns(self._store, session)
-                history = await read_history(self._store, session, turns) if turns else None
-                question: UserQuestion = [given.text, *files] if files else given.text
-                more: dict[str, Any] = {"session": session, "history": history}
+                    # The user chose another version of the last answer.
+                    await keep_notes(self._store, last.session, chosen={last.root: given.after})
+                    continue
+                history = await read_history(self._store, found) if found is not None else None
                 try:
-                    active = await self._manager.start(given.agent, question, caller=caller, **more)
+                    active = await self._start(caller, session, given, files, history)
                 except SessionBusy as why:
                     if why.status == "waiting":
                         text = "The agent waits for an answer to its question."
@@ -224,29 +209,28 @@ class ChatApi:
                     await asyncio.sleep(TURN_POLL)  # a turn at another server
                     continue
                 active.keep(turn)
-                return active
+                return _answer_run(caller, session, active)
 
-    async def _choose(self, turn: RecordedTurn, run: str) -> None:
-        """Let this version of a turn be the one that counts."""
-        notes = (await read_notes(self._store, [turn.session])).get(turn.session, ConversationNotes())
-        await keep_notes(self._store, turn.session, chosen={**notes.chosen, turn.root: run})
-
-    async def _branch(self, caller: Caller, session: str, given: MessageBody, files: list[Artifact]) -> Response:
+    async def _branch(self, caller: Caller, session: str, given: MessageBody, files: list[File]) -> Response:
         """Begin a conversation with the turns before the one that is edited."""
-        turns = await read_turns(self._store, session)
-        edited = next((turn for turn in turns if given.edits in {row.head.run for row in turn.versions}), None)
+        found = await read_conversation(self._store, session)
+        edited = next((turn for turn in found.turns if turn.find_version(given.edits)), None)
         if edited is None:
             raise RequestRejected(404, "The conversation has no such message.", param="edits")
         branch = caller.session(f"chat-{new_run_id()}")
         kept = [file for file in edited.row.head.attachments if file.digest in given.kept]
         contents = await self._store.read_contents(kept)
         files = [*(attach(contents[file.digest], file.name) for file in kept), *files]
-        history = await read_history(self._store, session, turns, edited.root)
-        question: UserQuestion = [given.text, *files] if files else given.text
-        more: dict[str, Any] = {"session": branch, "history": history}
-        active = await self._manager.start(given.agent, question, caller=caller, **more)
+        history = await read_history(self._store, found, edited.root)
+        active = await self._start(caller, branch, given, files, history)
         await keep_notes(self._store, branch, base=edited.session, at=edited.root)
-        return json_response({"session": caller.name_session(branch), "run": active.run}, 201)
+        return _answer_run(caller, branch, active)
+
+    async def _start(
+        self, caller: Caller, session: str, given: MessageBody, files: list[File], history: GivenTurns | None
+    ) -> ActiveRun:
+        question: UserQuestion = [given.text, *files] if files else given.text
+        return await self._manager.start(given.agent, question, caller=caller, session=session, history=history)
 
     async def retry(self, request: Request) -> Response:
         """Answer the last message once more. The earlier answer stays as another version."""
@@ -260,9 +244,9 @@ class ChatApi:
         given, caller = await parse_body(request, TurnBody), request.state.caller
         session = self._name(caller, given.session)
         with await self._manager.take_turn(session) as taken:
-            turns = await read_turns(self._store, session)
+            turns = (await read_conversation(self._store, session)).turns
             last = turns[-1] if turns and turns[-1].session == session else None
-            row = next((each for each in last.versions if each.head.run == given.run), None) if last else None
+            row = last.find_version(given.run) if last is not None else None
             if last is None or row is None:
                 raise RequestRejected(409, "This is not the last message.", hint="Edit it to begin a branch.")
             if row.status in ACTIVE:
@@ -277,8 +261,8 @@ class ChatApi:
             about = self._manager.annotate_fork(row.head, caller)
             active = await self._manager.fork_with(agent, row.head, at, **about)
             active.keep(taken)
-            await self._choose(last, active.run)
-        return json_response({"session": caller.name_session(session), "run": active.run}, 201)
+            await keep_notes(self._store, session, chosen={last.root: active.run})
+        return _answer_run(caller, session, active)
 
     def _raise_limits(self, row: RunRow) -> Limits:
         """Return the limits of a run with those of its agent on top, as for another message."""
@@ -296,16 +280,17 @@ class ChatApi:
         session = self._name(caller, given.session)
         if not given.title.strip() or len(given.title) > LONGEST_TITLE:
             raise RequestRejected(400, f"A title has 1 to {LONGEST_TITLE} characters.", param="title")
-        if not await read_turns(self._store, session):
+        if not (await read_conversation(self._store, session)).turns:
             raise _unknown(given.session)
-        await keep_notes(self._store, session, title=" ".join(given.title.split()))
-        return json_response({"title": " ".join(given.title.split())})
+        title = " ".join(given.title.split())
+        await keep_notes(self._store, session, title=title)
+        return json_response({"title": title})
 
     async def delete(self, request: Request) -> Response:
         """Delete a conversation with its runs. Branches of it stay, and know what was said before them."""
         given, caller = await parse_body(request, DeleteBody), request.state.caller
         session = self._name(caller, given.session)
-        turns = await read_turns(self._store, session)
+        turns = (await read_conversation(self._store, session)).turns
         runs = [row for turn in turns if turn.session == session for row in turn.versions]
         if not runs:
             raise _unknown(given.session)
@@ -323,67 +308,65 @@ class ChatApi:
             raise _unknown(session)
         return caller.session(session)
 
-    async def _find(self, request: Request) -> tuple[str, list[RecordedTurn]]:
+    async def _find(self, request: Request) -> RecordedConversation:
         named = request.query_params.get("session", "")
-        session = self._name(request.state.caller, named)
-        turns = await read_turns(self._store, session) if named else []
-        if not turns:
+        found = await read_conversation(self._store, self._name(request.state.caller, named))
+        if not named or not found.turns:
             raise _unknown(named)
-        return session, turns
+        return found
 
-    async def _describe(self, caller: Caller, session: str, turns: list[RecordedTurn]) -> dict[str, Any]:
-        """Return a conversation. Each turn has the names of its `branches`: other conversations that go on in another
-        way before it. `earlier` are the turns before a branch whose original was deleted."""
-        notes = (await read_notes(self._store, [session])).get(session, ConversationNotes())
-        sessions = {turn.session for turn in turns}
+    async def _describe(self, caller: Caller, found: RecordedConversation, is_whole: bool = False) -> dict[str, Any]:
+        """Return a conversation, with answers as HTML, or as they are if it `is_whole`. Each turn has the names of its
+        `branches`: other conversations that go on in another way before it. `earlier` are the turns before a branch
+        whose original was deleted."""
         branches: dict[str, list[str]] = {}
-        for name, kept in (await read_notes(self._store, None)).items():
-            if kept.base in sessions and name != session:
-                branches.setdefault(kept.at, []).append(caller.name_session(name))
-        described = await asyncio.to_thread(lambda: [_describe_turn(caller, turn) for turn in turns])
-        for turn in described:
-            turn["branches"] = branches.get(turn["root"], [])
-        head, first = turns[0].row.head, next((i for i, turn in enumerate(turns) if turn.session == session), 0)
-        if notes.base:
-            described[first]["branches"] = [caller.name_session(notes.base), *branches.get(notes.at, [])]
-        given = (head.given or head.history) if notes.base and sessions == {session} else ()
-        earlier = [{"question": each.question, "html": render_markdown(each.answer)} for each in given]
-        title = notes.title or _make_title(turns[0].row.head.question)
-        return {"session": caller.name_session(session), "title": title, "earlier": earlier, "turns": described}
+        for name, notes in (await read_notes(self._store, None)).items():
+            if name != found.session:
+                branches.setdefault(notes.at, []).append(caller.name_session(name))
+        own = next((turn.root for turn in found.turns if turn.session == found.session), "")
+        if base := found.notes.base:
+            others = branches.get(found.notes.at, [])
+            branches[own] = [caller.name_session(base), *others, *branches.get(own, [])]
+
+        def describe_turn(turn: RecordedTurn) -> dict[str, Any]:
+            return {
+                "root": turn.root,
+                "session": caller.name_session(turn.session),
+                "run": turn.row.head.run,
+                "versions": [_describe_version(row, is_whole) for row in turn.versions],
+                "branches": branches.get(turn.root, []),
+            }
+
+        return {
+            "session": caller.name_session(found.session),
+            "title": found.notes.title or _make_title(found.turns[0].row.head.question),
+            "earlier": [{"question": each.question, "html": render_markdown(each.answer)} for each in found.earlier],
+            "turns": await asyncio.to_thread(lambda: [describe_turn(turn) for turn in found.turns]),
+        }
 
 
-def _describe_turn(caller: Caller, turn: RecordedTurn) -> dict[str, Any]:
-    versions = [_describe_version(row) for row in turn.versions]
-    session = caller.name_session(turn.session)
-    return {"root": turn.root, "session": session, "run": turn.row.head.run, "versions": versions}
-
-
-def _describe_version(row: RunRow) -> dict[str, Any]:
+def _describe_version(row: RunRow, is_whole: bool) -> dict[str, Any]:
     outcome, answer = row.outcome or {}, (row.outcome or {}).get("answer")
     text = format_answer(answer)
+    html = "" if answer is None else render_markdown(text if isinstance(answer, str) else f"```json\n{text}\n```")
     return {
         **list_entry(row),
         "question": "" if row.head.question == NO_TEXT else row.head.question,
         "files": [msgspec.to_builtins(file) | {"kind": file.kind} for file in row.head.attachments],
-        "text": text[:LONGEST],
-        "html": "" if answer is None else render_markdown(text if isinstance(answer, str) else f"```json\n{text}\n```"),
         "reason": outcome.get("reason") or "",
         "hint": outcome.get("hint", ""),
         "tool_calls": row.totals.get("tool_calls"),
+        **({"answer": answer} if is_whole else {"text": text[:LONGEST], "html": html}),
     }
+
+
+def _answer_run(caller: Caller, session: str, active: ActiveRun) -> Response:
+    return json_response({"session": caller.name_session(session), "run": active.run}, 201)
 
 
 def _make_title(question: str) -> str:
     words = " ".join(question.split())
     return words if len(words) <= 80 else f"{words[:79]}…"
-
-
-def _read_file(given: ChatFile) -> Artifact:
-    try:
-        content = b64decode(given.content, validate=True)
-    except ValueError:
-        raise ConfigError(f"The content of {given.name!r} is not valid base64.") from None
-    return attach(content, given.name)
 
 
 def _unknown(session: str) -> UnknownRun:

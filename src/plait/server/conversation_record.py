@@ -8,7 +8,7 @@ session's name (`TITLES`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -48,6 +48,25 @@ class RecordedTurn(Struct, frozen=True):
     def root(self) -> str:
         return self.versions[0].head.run
 
+    def find_version(self, run: str | None) -> RunRow | None:
+        return next((each for each in self.versions if each.head.run == run), None)
+
+
+class RecordedConversation(Struct, frozen=True):
+    """A conversation: its turns, also those before its branch, as far as they are still on record."""
+
+    session: str
+    notes: ConversationNotes
+    turns: tuple[RecordedTurn, ...]
+
+    @property
+    def earlier(self) -> tuple[Exchange, ...]:
+        """Return the turns before a branch whose original was deleted: the first run of the branch has them."""
+        if not self.notes.base or not self.turns or self.turns[0].session != self.session:
+            return ()
+        head = self.turns[0].row.head
+        return head.given or head.history
+
 
 async def read_notes(store: Store, sessions: Sequence[str] | None) -> dict[str, ConversationNotes]:
     """Return what is kept of each of these sessions (None: of all) that has anything."""
@@ -55,22 +74,20 @@ async def read_notes(store: Store, sessions: Sequence[str] | None) -> dict[str, 
     return {each.key: json.decode(each.data, type=ConversationNotes) for each in found}
 
 
-async def keep_notes(store: Store, session: str, **changes: Any) -> None:
+async def keep_notes(store: Store, session: str, *, chosen: Mapping[str, str] = {}, **changes: str) -> None:
+    """Change what is kept of a session. `chosen` adds to the versions that count."""
     notes = (await read_notes(store, [session])).get(session, ConversationNotes())
-    notes = structs.replace(notes, **changes)
-    notes = structs.replace(notes, words=notes.title.casefold())
-    await store.keep(TITLES, session, "", codec.encode(notes))
+    more: dict[str, Any] = {"chosen": {**notes.chosen, **chosen}, "words": changes.get("title", notes.title).casefold()}
+    await store.keep(TITLES, session, "", codec.encode(structs.replace(notes, **changes, **more)))
 
 
-async def read_turns(store: Store, session: str, *, levels: int = 20) -> list[RecordedTurn]:
-    """Return the turns of a conversation, also those before its branch, as far as they are still on record."""
+async def read_conversation(store: Store, session: str, *, levels: int = 20) -> RecordedConversation:
+    """Return a conversation; one that is unknown has no turns. `levels`: how many times it may have branched off."""
     notes = (await read_notes(store, [session])).get(session, ConversationNotes())
-    before: list[RecordedTurn] = []
+    turns: list[RecordedTurn] = []
     if notes.base and levels:
-        for turn in await read_turns(store, notes.base, levels=levels - 1):
-            if turn.root == notes.at:
-                break
-            before.append(turn)
+        base = await read_conversation(store, notes.base, levels=levels - 1)
+        turns.extend(takewhile(lambda turn: turn.root != notes.at, base.turns))
     roots: dict[str, str] = {}
     versions: dict[str, list[RunRow]] = {}
     for row in reversed(await store.list_runs(RunQuery(session=session))):
@@ -78,35 +95,30 @@ async def read_turns(store: Store, session: str, *, levels: int = 20) -> list[Re
         if root != row.head.run or not row.head.parent:  # the run that a fork comes from may be deleted
             versions.setdefault(root, []).append(row)
     for root, rows in versions.items():
-        row = next((each for each in rows if each.head.run == notes.chosen.get(root)), rows[0])
-        before.append(RecordedTurn(session, tuple(rows), row))
-    return before
+        turn = RecordedTurn(session, tuple(rows), rows[0])
+        turns.append(structs.replace(turn, row=turn.find_version(notes.chosen.get(root)) or rows[0]))
+    return RecordedConversation(session, notes, tuple(turns))
 
 
-async def read_history(
-    store: Store, session: str, turns: Sequence[RecordedTurn], before: str = ""
-) -> GivenTurns | None:
-    """Return the turns that the next message of a session is to see; None if they are just the session's own first
+async def read_history(store: Store, found: RecordedConversation, before: str = "") -> GivenTurns | None:
+    """Return the turns that the next message of a conversation is to see; None if they are just the session's own first
     runs. With `before`, the first run of a turn: those that a branch is to see which begins there."""
-    notes = (await read_notes(store, [session])).get(session, ConversationNotes())
-    head = turns[0].row.head
-    # Without the conversation that it branched off, the first run of a branch still has what was said before.
-    exchanges = list((head.given or head.history) if notes.base and turns[0].session == session else ())
-    is_plain = all(turn.session == session and turn.row.head.run == turn.root for turn in turns)
+    exchanges = list(found.earlier)
+    is_plain = all(turn.session == found.session and turn.row.head.run == turn.root for turn in found.turns)
     if is_plain and not exchanges and not before:
         return None
-    for turn in takewhile(lambda each: each.root != before, turns):
+    for turn in takewhile(lambda each: each.root != before, found.turns):
         head, answer = turn.row.head, (turn.row.outcome or {}).get("answer")
         if answer is None:
             continue
         has_calls = turn.row.totals.get("tool_calls") or head.loop["name"] == "codeact"
         calls = calls_in(await read_timeline(store, head.run, bodies=False), head.tools) if has_calls else ()
         exchanges.append(Exchange(head.question, answer_text(answer), calls, head.attachments))
-    files = [file for turn in exchanges for file in turn.attachments]
     try:
-        contents = await store.read_contents(files)
+        contents = await store.read_contents([file for turn in exchanges for file in turn.attachments])
     except JournalError:  # a file is damaged; its name remains
         contents, exchanges = {}, [structs.replace(each, attachments=()) for each in exchanges]
-    outside = [await has_read_outside(store, each) for each in {session, *(turn.session for turn in turns)}]
-    last = None if before else LastTurn.of(await store.list_turns(session, limit=1))
-    return GivenTurns(tuple(exchanges), not any(outside), contents, last)
+    sessions = {found.session, *(turn.session for turn in found.turns)}
+    is_clean = not any([await has_read_outside(store, each) for each in sessions])
+    last = None if before else LastTurn.of(await store.list_turns(found.session, limit=1))
+    return GivenTurns(tuple(exchanges), is_clean, contents, last)

@@ -59,8 +59,8 @@ _ALLOWED: dict[str, Any] = {
     "allowed_classes": {
         "span": {f"hl-{name}" for name in CLASSES.values()} | {"lang", "host"},
         "div": {"code-block", "md-table", "as-is"},
-        "th": {"center", "right"},
-        "td": {"center", "right"},
+        "th": {"left", "center", "right"},
+        "td": {"left", "center", "right"},
     },
     "url_schemes": {"http", "https", "mailto"},
     "link_rel": "noopener noreferrer nofollow",
@@ -89,16 +89,12 @@ class StreamedMarkdown:
         """Take the text as far as it is written, and return the index of the first block that changed; None if none
         did. Of a long unfinished block, not each change is rendered, unless the text `is_whole`: then the work stays
         proportional to the text."""
-        if text == self._text or (len(text) < self._due and not is_whole and text.startswith(self._text)):
-            return None if text == self._text or not is_whole else self._render(text)
-        if not text.startswith(self._text):
-            self._stable = self._start = 0
-        return self._render(text)
-
-    def _render(self, text: str) -> int:
+        grows = text.startswith(self._text)
+        if text == self._text or (grows and len(text) < self._due and not is_whole):
+            return None
         # A definition of a link (`[1]: ADDRESS`) also holds for what stands before it.
-        if self._start and ("]:" in text[self._start :] or len(text) > LONGEST):
-            self._stable = self._start = 0
+        if not grows or "]:" in text[self._start :] or len(text) > LONGEST:
+            self._stable = self._start = self._seen = 0
         self._text, self._due = text, len(text) + (len(text) - self._start) // 16
         before, rest = self.blocks, text[self._start :]
         self.blocks = [*before[: self._stable], *_render_all(rest)]
@@ -109,12 +105,9 @@ class StreamedMarkdown:
         complete = rest[: rest.rfind("\n") + 1]
         if len(complete) > self._seen and "]:" not in rest and len(text) <= LONGEST and "\r" not in text:
             self._seen = len(complete)
-            starts = [
-                each.map[0] for each in _parse(complete, {}) if each.level == 0 and each.nesting >= 0 and each.map
-            ]
+            starts = [block[0].map[0] for block in _split(_parse(complete, {})) if block[0].map]
             if len(starts) > 1:
-                lines = complete.split("\n")
-                self._start += sum(len(line) + 1 for line in lines[: starts[-1]])
+                self._start += sum(len(line) + 1 for line in complete.split("\n")[: starts[-1]])
                 self._stable += len(starts) - 1
                 self._seen = 0
         return first
@@ -146,11 +139,8 @@ def _split(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _render_block(tokens: Sequence[Token], text: str, env: MutableMapping[str, Any]) -> str:
-    html = (
-        ""
-        if any(each.level >= DEEPEST - 1 for each in tokens)
-        else _READER.renderer.render(tokens, _READER.options, env)
-    )
+    is_deep = any(each.level >= DEEPEST - 1 for each in tokens)
+    html = "" if is_deep else _READER.renderer.render(tokens, _READER.options, env)
     if not html or len(html) > LONGEST_HTML:
         start, end = tokens[0].map or (0, None)
         return _render_as_is("\n".join(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[start:end]))
@@ -161,34 +151,26 @@ def _render_as_is(text: str) -> str:
     return show_hidden(f'<div class="as-is"><pre>{escape(text)}</pre></div>\n')
 
 
-def _limit_paragraphs(state: StateCore) -> None:
-    """Show a paragraph without its formatting if it is too long, or has too many signs."""
+def _adapt_tokens(state: StateCore) -> None:
+    """Lower headings, because the page has those of the levels 1 and 2. Give cells a class in place of their style.
+    Show a paragraph without its formatting if it is too long, or has too many signs."""
     for each in state.tokens:
-        if each.type == "inline" and (
+        if each.type in ("heading_open", "heading_close"):
+            each.tag = f"h{min(6, int(each.tag[1]) + 2)}"
+        elif "style" in each.attrs:
+            each.attrs["class"] = str(each.attrs.pop("style")).removeprefix("text-align:")
+        elif each.type == "inline" and (
             len(each.content) > LONGEST_INLINE or len(_SIGNS.findall(each.content)) > MOST_SIGNS
         ):
             each.type = "text"
 
 
 class _SafeRenderer(RendererHTML):
-    def heading_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
-        """The page has the headings of the levels 1 and 2."""
-        for each in (tokens[at], tokens[at + 2]):
-            each.tag = f"h{min(6, int(each.tag[1]) + 2)}" if not each.meta.get("is_lowered") else each.tag
-            each.meta["is_lowered"] = True
-        return self.renderToken(tokens, at, options, env)
-
     def table_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="md-table"><table>\n'
 
     def table_close(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
         return "</table></div>\n"
-
-    def th_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
-        side = str(tokens[at].attrGet("style") or "").removeprefix("text-align:")
-        return f'<{tokens[at].tag} class="{side}">' if side in ("center", "right") else f"<{tokens[at].tag}>"
-
-    td_open = th_open
 
     def fence(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
         words = re.findall(r"[A-Za-z0-9+#.-]+", tokens[at].info[:40]) or [""]
@@ -196,8 +178,7 @@ class _SafeRenderer(RendererHTML):
         code = _highlight(tokens[at].content, words[0].lower())
         return f'<div class="code-block">{label}<pre><code>{code}</code></pre></div>\n'
 
-    def code_block(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
-        return self.fence(tokens, at, options, env)
+    code_block = fence  # type: ignore[assignment]
 
     def image(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
         """A picture becomes a link: only the user may ask its host."""
@@ -253,14 +234,9 @@ def _read_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return line.count("|") <= MOST_COLUMNS and read_table(state, start, end, silent)
 
 
-def _make_reader() -> MarkdownIt:
-    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}, renderer_cls=_SafeRenderer)
-    reader.enable(["table", "strikethrough"])
-    reader.block.ruler.at("table", _read_table, {"alt": ["paragraph", "reference"]})
-    reader.core.ruler.before("inline", "limit_paragraphs", _limit_paragraphs)
-    # The text of an address in <> is what is asked for: with xn-- for letters that only look like others.
-    reader.normalizeLinkText = reader.normalizeLink  # type: ignore[method-assign, assignment]
-    return reader
-
-
-_READER = _make_reader()
+_READER = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}, renderer_cls=_SafeRenderer)
+_READER.enable(["table", "strikethrough"])
+_READER.block.ruler.at("table", _read_table, {"alt": ["paragraph", "reference"]})
+_READER.core.ruler.before("inline", "adapt_tokens", _adapt_tokens)
+# The text of an address in <> is what is asked for: with xn-- for letters that only look like others.
+_READER.normalizeLinkText = _READER.normalizeLink  # type: ignore[method-assign, assignment]
