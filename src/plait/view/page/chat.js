@@ -2,7 +2,7 @@
 import { doing } from "./acts.js";
 import { showCaller } from "./caller.js";
 import { Composer } from "./composer.js";
-import { STATES, button, flat, line, link, problem, shown, when } from "./dom.js";
+import { STATES, button, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
 import { chat, server } from "./source.js";
@@ -22,7 +22,7 @@ const storage = (work) => {
   try {
     return work(sessionStorage);
   } catch {
-    return null;
+    return "";
   }
 };
 const keepDraft = (session, text) => storage((kept) => kept.setItem(`plait-draft ${session}`, text));
@@ -75,13 +75,12 @@ class Talk {
     const agent = agents.find((each) => each.name === this.agent.value);
     document.title = data ? `${flat(data.title, 60)} · Plait` : "Chat · Plait";
     if (data) {
-      const download = (words) =>
-        link(words, chat.exported(session, words.toLowerCase()), {
-          class: "act", download: true, "aria-label": `Download as ${words}`,
-        });
+      const download = (words) => html`<a class="act" href=${chat.exported(session, words.toLowerCase())} download
+        aria-label="Download as ${words}">${words}</a>`;
       this.head.replaceChildren(html`<h1 tabindex="-1"><bdi>${shown(data.title)}</bdi></h1><div class="talk-acts">
-        ${button("Rename", () => rename(this), { class: "act" })}${download("Markdown")}${download("JSON")}
-        ${button("Delete", () => remove(this), { class: "act refuse" })}</div>`);
+        <button type="button" class="act" onclick=${() => rename(this)}>Rename</button>
+        ${download("Markdown")}${download("JSON")}
+        <button type="button" class="act refuse" onclick=${() => remove(this)}>Delete</button></div>`);
     } else if (agent)
       this.head.replaceChildren(html`<h1 tabindex="-1">Talk to <bdi>${shown(agent.name)}</bdi></h1>
         <p class="lede">${shown(agent.description)}</p>

@@ -1,6 +1,6 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
 import { doing, waitForm } from "./acts.js";
-import { announce, button, chip, flat, link, problem, shown, when } from "./dom.js";
+import { announce, button, chip, flat, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
 import { chat, server } from "./source.js";
@@ -94,20 +94,20 @@ export class Turn {
           ${["cancelled", "interrupted", "crashed"].includes(is) && control("Resume", resume)}
           ${isLast && retry(null)}</div></div>`);
 
-    const act = (words, label, work, more) => button(words, work, { class: "act", "aria-label": label, ...more });
-    const at = data.versions.indexOf(version);
-    const turnTo = (words, label, other) =>
-      act(words, label, () => page.keep(() => this.update(data, other.run)), { disabled: !other });
+    const at = data.versions.indexOf(version),
+      branches = data.branches.length;
+    const turnTo = (sign, label, other) => html`<button type="button" class="act" aria-label=${label} disabled=${!other}
+      onclick=${() => page.keep(() => this.update(data, other.run))}>${sign}</button>`;
     const versions = () => html`${turnTo("‹", "Earlier version", data.versions[at - 1])}
       <span class="quiet">version ${at + 1} of ${data.versions.length}</span>
       ${turnTo("›", "Later version", data.versions[at + 1])}`;
-    const branch = (name, i, { length }) =>
-      link(length > 1 ? `Branch ${i + 1}` : "Other branch", `#/${encodeURIComponent(name)}`, { class: "act" });
+    const branch = (name, i) => html`<a class="act" href="#/${encodeURIComponent(name)}">
+      ${branches > 1 ? `Branch ${i + 1}` : "Other branch"}</a>`;
+    const edit = () => html`<button type="button" class="act" aria-label="Edit this message"
+      onclick=${() => page.edit(this)}>Edit</button>`;
     this.acts.replaceChildren(html`${version.html && !goes && copyButton(() => version.text, "Copy the answer")}
-      ${isLast && is === "answered" && retry("act")}
-      ${!goes && act("Edit", "Edit this message", () => page.edit(this))}
-      ${data.versions.length > 1 && versions()}
-      ${data.branches.map(branch)}
+      ${isLast && is === "answered" && retry("act")}${!goes && edit()}
+      ${data.versions.length > 1 && versions()}${data.branches.map(branch)}
       <a class="act" href=${runPage(this.run)} aria-label="Details of this run">Details</a>`);
   }
 
