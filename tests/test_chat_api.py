@@ -95,9 +95,9 @@ def test_a_conversation_goes_on_and_is_found_renamed_exported_and_deleted(tmp_pa
 
 
 def test_an_edited_message_begins_a_branch_that_both_know(tmp_path: Path) -> None:
-    with serving(answers(tmp_path / "j.db", "one", "two", "three", "four", "five")) as server:
+    with serving(answers(tmp_path / "j.db", "one", "two", "three", *"abcd")) as server:
         talker = Talker(server)
-        session, _ = talker.say("first")
+        session, first = talker.say("first")
         _, second = talker.say("second", session)
         branch, other = talker.say("second, edited", session, edits=second)
         assert branch != session and talker.seen(other) == [("first", "one")]
@@ -105,6 +105,9 @@ def test_an_edited_message_begins_a_branch_that_both_know(tmp_path: Path) -> Non
         assert [each["question"] for each in talker.turns(branch)] == ["first", "second, edited"]
         for one, another in ((session, branch), (branch, session)):
             assert talker.get(f"/turns?session={one}")["turns"][1]["branches"] == [another]
+        begun = [talker.say("another", session, edits=first)[0] for _ in range(2)]
+        for one, another in (begun, begun[::-1]):
+            assert talker.get(f"/turns?session={one}")["turns"][0]["branches"] == [session, another]
         _, third = talker.say("third", branch)
         assert talker.seen(third) == [("first", "one"), ("second, edited", "three")]
         talker.act("delete", 200, session=session)  # the branch stays, and knows what was said before
