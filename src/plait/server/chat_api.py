@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import structs
@@ -37,7 +36,7 @@ from plait.server.conversation_record import (
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute
 from plait.server.runs import ActiveRun, RunManager, agent_name
-from plait.server.runs_api import describe_agent
+from plait.server.runs_api import describe_agent, file_response
 from plait.server.service import parse_body, parse_number
 from plait.view.markdown import LONGEST, render_markdown
 from plait.view.run_view import SHORT, format_answer, list_entry
@@ -142,20 +141,14 @@ class ChatApi:
         return json_response(await self._describe(request.state.caller, await self._find(request)))
 
     async def file(self, request: Request) -> Response:
-        """Return an attached file. A browser shows pictures and saves all else."""
+        """Return an attached file."""
         digest, turns = request.query_params.get("digest"), (await self._find(request)).turns
         files = (file for turn in turns for row in turn.versions for file in row.head.files)
         found = next((each for each in files if each.digest == digest), None)
         if found is None:
             raise RequestRejected(404, "The conversation has no such file.")
         content = (await self._store.read_contents([found]))[found.digest]
-        is_picture = found.kind == "image"
-        headers = {
-            "Content-Disposition": f"{'inline' if is_picture else 'attachment'}; filename*=UTF-8''{quote(found.name)}",
-            "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
-        }
-        media_type = found.media_type if is_picture else "application/octet-stream"
-        return Response(content, media_type=media_type, headers=headers)
+        return file_response(content, found.name, found.media_type)
 
     async def export(self, request: Request) -> Response:
         """Return a conversation as a file: Markdown or JSON."""
@@ -174,8 +167,7 @@ class ChatApi:
             content, name = "\n".join(parts).encode("utf-8", "replace"), "conversation.md"
         else:
             raise RequestRejected(400, f"There is no format {format!r}.", hint="Use markdown or json.", param="format")
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        return file_response(content, name)
 
     # -- talking
 

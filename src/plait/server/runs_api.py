@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait import loops
+from plait.core.attachments import IMAGE_TYPES
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import make_query
@@ -152,18 +153,12 @@ class ViewerApi:
         return Response(body, media_type="application/octet-stream", headers=headers)
 
     def file(self, request: Request) -> Response:
-        """Return a file that a tool returned. A browser shows pictures and saves all else; it runs nothing."""
+        """Return a file that a tool returned."""
         files = read_files(self._journal.timeline(self._find_shown(request).head.run))
         found = next((each for each in files if each.id == request.path_params["file"]), None)
         if found is None:
             raise RequestRejected(404, "The run has no such file.")
-        how = "inline" if found.is_picture else "attachment"
-        headers = {
-            "Content-Disposition": f"{how}; filename*=UTF-8''{quote(found.name)}",
-            "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
-        }
-        media_type = found.media_type if found.is_picture else "application/octet-stream"
-        return Response(found.data, media_type=media_type, headers=headers)
+        return file_response(found.data, found.name, found.media_type)
 
     def sides(self, request: Request) -> Response:
         """Return two runs, where they first differ, and which steps are equal."""
@@ -221,6 +216,17 @@ class ViewerApi:
         if not shows_steps:
             raise missing_role(VIEW)
         return row
+
+
+def file_response(content: bytes, name: str, media_type: str = "") -> Response:
+    """Return a file. A browser shows pictures and saves all else; it runs nothing."""
+    how = "inline" if media_type in IMAGE_TYPES else "attachment"
+    headers = {
+        "Content-Disposition": f"{how}; filename*=UTF-8''{quote(name)}",
+        "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+    }
+    media_type = media_type if how == "inline" else "application/octet-stream"
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def describe_agent(served: ServedAgent) -> dict[str, str]:

@@ -196,7 +196,7 @@ class Talk {
 }
 
 // Opens a dialog: `work` does what its main button says, `then` follows when the dialog is closed.
-const ask = (title, inside, words, work, then) => {
+const openDialog = (title, inside, words, work, then) => {
   const close = button("Close", () => dialog.close());
   const submit = (event) => {
     event.preventDefault();
@@ -218,14 +218,14 @@ const rename = (of) => {
   const title = html`<input id="title" type="text" value=${of.data.title} maxlength="200" required autocomplete="off">`;
   const inside = html`<div class="field"><label for="title">Title</label>${title}</div>`;
   const work = () => chat.act("title", { session: of.session, title: title.value });
-  ask("Rename the conversation", inside, "Rename", work, () => Promise.all([of.refresh(), list()]));
+  openDialog("Rename the conversation", inside, "Rename", work, () => Promise.all([of.refresh(), list()]));
   title.select();
 };
 
 const remove = (of) => {
   const words = html`<p>This deletes its runs from the journal, for everybody. Branches of it stay.</p>`;
   const work = () => chat.act("delete", { session: of.session });
-  ask("Delete the conversation?", words, "Delete", work, () => {
+  openDialog("Delete the conversation?", words, "Delete", work, () => {
     location.hash = "#/";
     return list();
   });
