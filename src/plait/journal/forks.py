@@ -50,10 +50,10 @@ def replace_results(rows: Sequence[Row], results: Mapping[str, str], at: int) ->
     for key, text in results.items():
         call = calls.get(key)
         if call is None:
-            known = ", ".join(f"{each.key} ({each.planned.tool})" for each in calls.values() if _is_editable(each))
+            known = ", ".join(f"{each.key} ({each.planned.tool})" for each in calls.values() if is_editable(each))
             hint = f"Calls with a result: {known}." if known else "There is none."
             raise ConfigError(f"There is no call {key!r} before step {at}.", hint=hint)
-        if not _is_editable(call):
+        if not is_editable(call):
             why = "was not made" if call.observation is not None else "has no result"
             hint = f"Fork from step {call.step} to make it again."
             raise ConfigError(f"The result of call {key} ({call.planned.tool}) can't be replaced: it {why}.", hint=hint)
@@ -80,7 +80,8 @@ def replace_results(rows: Sequence[Row], results: Mapping[str, str], at: int) ->
     return made
 
 
-def _is_editable(call: ToolCall) -> bool:
+def is_editable(call: ToolCall) -> bool:
+    """Return whether a fork can have another result of a call: it was made, and its result is known."""
     return call.begun and call.observation is not None
 
 

@@ -2,109 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from plait.core import Usage
 from plait.journal.records import RunRow
+from plait.journal.store import Store
 from plait.lab import statistics
-from plait.lab.comparison import Comparison, Contender
+from plait.lab.comparison import Comparison, Contender, Pair
 from plait.lab.graders import load_grader
 from plait.lab.results import CellResult
+from plait.lab.suites import choose_grader
 from plait.lab.tasks import Grade, Suite, SuiteTask
-from plait.runtime.run import Run
+from plait.runtime.recorded_events import recorded_loop
+from plait.runtime.runs import read_finished_run
+from plait.runtime.spent import spent_in
 
 BEFORE, AFTER = Contender("before", "before", "", {}), Contender("after", "after", "", {})
-OVER = ("answered", "failed", "stopped", "crashed", "cancelled")
 
 
-async def grade_row(row: RunRow, run: Run | None, expected: Mapping[str, Any] | None) -> Grade | None:
-    """Return the grade of a run: against the expected answer (`answer`, `grader`), else that of its comparison, else
-    the user's rating; None if nobody judged it."""
-    if expected is not None and run is not None:
+class RunPair(Struct, frozen=True):
+    """A run that has ended and its fork, which has ended too, with their grades; None for a run that nobody judged."""
+
+    before: RunRow
+    after: RunRow
+    grades: tuple[Grade | None, Grade | None]
+
+    @property
+    def successes(self) -> tuple[bool, bool]:
+        """Whether each is a success: by the grades if both have one, else by the outcome (answered or not)."""
+        first, second = self.grades
+        if first is None or second is None:
+            return self.before.status == "answered", self.after.status == "answered"
+        return first.success, second.success
+
+    @property
+    def sign(self) -> str:
+        """Return whether the fork came out "better", "worse" or the "same"."""
+        was, now = self.successes
+        return "same" if was == now else "better" if now else "worse"
+
+    def measure(self, name: str) -> tuple[float | None, float | None]:
+        """Return what each used, with its child runs: its "tokens", its "cost" in USD, its "seconds" or its "steps"."""
+        found = []
+        for row in (self.before, self.after):
+            spent = spent_in(row.totals)
+            found.append({**row.totals, "tokens": spent.usage.tokens, "cost": spent.cost_usd}.get(name))
+        return found[0], found[1]
+
+
+async def judge_pair(before: RunRow, after: RunRow, expected: Mapping[str, Any] | None, store: Store) -> RunPair:
+    """Grade a run and its fork: answers against the expected one (`answer`, `grader`), else by the grade of their
+    comparison, else by the user's rating."""
+    return RunPair(before, after, (await _grade(before, expected, store), await _grade(after, expected, store)))
+
+
+async def _grade(row: RunRow, expected: Mapping[str, Any] | None, store: Store) -> Grade | None:
+    if expected is not None and row.status == "answered":
         task = SuiteTask(id="1", question=row.head.question, answer=expected["answer"])
-        usual = "number" if isinstance(task.answer, int | float) and not isinstance(task.answer, bool) else "exact"
-        return await load_grader(expected.get("grader") or usual)(task, run)
+        grade = load_grader(expected["grader"] or choose_grader(task.answer) or "exact")
+        return await grade(task, read_finished_run(row, store, recorded_loop(row.head)))
     if row.grade is not None:
         return Grade(bool(row.grade["success"]), float(row.grade["score"]), str(row.grade["mark"]))
     return Grade(row.rating == "good", float(row.rating == "good"), row.rating) if row.rating else None
 
 
-def compare_pairs(pairs: Iterable[tuple[RunRow, RunRow, Grade | None, Grade | None]]) -> dict[str, Any]:
-    """Return what a change did to runs that have ended, each with its fork and their grades.
-
-    `success`: by grades if both runs have one, else by the outcome (answered or not). The other figures are sums before
-    and after, with the ratio and its interval.
-    """
-    found = list(pairs)
-    ids: dict[str, str] = {}
-    repeats: dict[str, int] = {}
-    results, by_grade = list[CellResult](), 0
-    for before, after, first, second in found:
-        task = ids.setdefault(before.head.question, str(len(ids) + 1))
-        repeat = repeats[task] = repeats.get(task, -1) + 1
-        graded = first is not None and second is not None
-        by_grade += graded
-        for contender, row, grade in ((AFTER, after, second), (BEFORE, before, first)):
-            right = grade.success if graded and grade is not None else row.status == "answered"
-            results.append(_make_result(row, contender.key, task, repeat, Grade(right, float(right), "")))
-    tasks = tuple(SuiteTask(id=id, question=question) for question, id in ids.items())
+def compare_pairs(pairs: Sequence[RunPair]) -> dict[str, Any]:
+    """Return what a change did to runs: shares of success, and sums before and after with their ratio and its interval.
+    Runs with the same question are repeats of one task."""
+    tasks = tuple(SuiteTask(id=str(n), question=pair.before.head.question) for n, pair in enumerate(pairs))
+    results = list[CellResult]()
+    for task, pair in zip(tasks, pairs, strict=True):
+        for side, row, success in zip((BEFORE, AFTER), (pair.before, pair.after), pair.successes, strict=True):
+            same: dict[str, Any] = {"cell": row.id, "run": row.id, "status": row.status, "task": task.id, "repeat": 0}
+            # Only successes are compared here.
+            same |= {"steps": 0, "calls": 0, "usage": Usage(), "cost_usd": None, "seconds": 0.0}
+            results.append(CellResult(variant=side.key, grade=Grade(success, float(success), ""), **same))
     suite = Suite(word="runs", about="", tasks=tasks)
-    most = max(repeats.values(), default=0) + 1
-    table = Comparison(name="", suite=suite, contenders=(AFTER, BEFORE), repeat=most, results=tuple(results))
-    (pair,) = table.pairs
-    rows = table.rows
+    table = Comparison(name="", suite=suite, contenders=(AFTER, BEFORE), repeat=1, results=tuple(results))
+    (found,) = table.pairs
+    before, after = (sum(each) / len(pairs) for each in zip(*(pair.successes for pair in pairs), strict=True))
     return {
-        "pairs": len(found),
-        "graded": by_grade,
-        "questions": pair.tasks,
-        "before": rows[1].success,
-        "after": rows[0].success,
-        "better": pair.wins_a,
-        "worse": pair.wins_b,
-        "p": pair.p,
-        "word": _say(pair.word, pair.wins_a, pair.wins_b, pair.seeable),
-        "sums": {name: _sum(found, name) for name in ("tokens", "cost", "seconds", "steps")},
+        "pairs": len(pairs),
+        "graded": sum(None not in pair.grades for pair in pairs),
+        "questions": found.tasks,
+        "before": before,
+        "after": after,
+        "better": found.wins_a,
+        "worse": found.wins_b,
+        "p": found.p,
+        "word": _say(found),
+        "sums": {name: _sum(pairs, name) for name in ("tokens", "cost", "seconds", "steps")},
     }
 
 
-def measure(row: RunRow, name: str) -> float | None:
-    """Return what a run used, with its child runs: its "tokens", its "cost" in USD, its "seconds" or its "steps"."""
-    spent = row.totals.get("tree") or row.totals
-    if name == "tokens":
-        return (spent.get("input_tokens") or 0) + (spent.get("output_tokens") or 0)
-    value = spent.get("cost_usd") if name == "cost" else row.totals.get(name)
-    return None if value is None else float(value)
-
-
-def _say(word: str, better: int, worse: int, seeable: float | None) -> str:
-    match word:
+def _say(found: Pair) -> str:
+    counts = f"{found.wins_a} questions better, {found.wins_b} worse."
+    match found.word:
         case "better" | "worse":
-            return f"The change made it {word}: {better} questions better, {worse} worse."
+            return f"The change made it {found.word}: {counts}"
         case "too few to tell":
             return "Too few to tell: fewer than 6 questions came out otherwise, which can always be chance."
-        case "no common tasks":
-            return "No run and its fork have ended yet."
-    points = f" A true difference of about {seeable:.0%} would have been seen 4 times of 5." if seeable else ""
-    return f"No difference seen: {better} questions better, {worse} worse.{points}"
+    seen = (
+        f" A true difference of about {found.seeable:.0%} would have been seen 4 times of 5." if found.seeable else ""
+    )
+    return f"No difference seen: {counts}{seen}"
 
 
-def _sum(pairs: Sequence[tuple[RunRow, RunRow, Any, Any]], name: str) -> dict[str, Any] | None:
+def _sum(pairs: Sequence[RunPair], name: str) -> dict[str, Any] | None:
     """Return the sums before and after over the pairs of which both are known, and their ratio; None without any."""
-    known = [(measure(after, name), measure(before, name)) for before, after, *_ in pairs]
-    both = [(a, b) for a, b in known if a is not None and b is not None]
-    if not both:
+    known = [(b, a) for a, b in (pair.measure(name) for pair in pairs) if a is not None and b is not None]
+    if not known:
         return None
-    found = statistics.ratio(both)
-    sums = {"before": sum(b for _, b in both), "after": sum(a for a, _ in both), "pairs": len(both)}
-    return {**sums, "ratio": found and found[0], "interval": found and found[1]}
-
-
-def _make_result(row: RunRow, variant: str, task: str, repeat: int, grade: Grade) -> CellResult:
-    spent = row.totals.get("tree") or row.totals
-    usage = Usage(spent.get("input_tokens") or 0, spent.get("output_tokens") or 0)
-    status: Any = row.status if row.status in OVER else "crashed"
-    more: dict[str, Any] = {"steps": row.totals.get("steps") or 0, "calls": row.totals.get("calls") or 0}
-    more |= {"cost_usd": measure(row, "cost"), "seconds": measure(row, "seconds") or 0.0, "usage": usage}
-    ids: dict[str, Any] = {"cell": row.head.run, "variant": variant, "task": task, "repeat": repeat}
-    return CellResult(**ids, run=row.head.run, status=status, grade=grade, **more)
+    after, before = (sum(each) for each in zip(*known, strict=True))
+    ratio, interval = statistics.ratio(known) or (None, None)
+    return {"before": before, "after": after, "pairs": len(known), "ratio": ratio, "interval": interval}

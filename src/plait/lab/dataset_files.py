@@ -11,25 +11,25 @@ import hashlib
 import os
 import re
 import stat
-import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import structs
 
 from plait.core.errors import ConfigError
 from plait.user_files import open_file, refuse_journal
 
-GRADERS = ("exact", "number", "f1", "yesno", "has", "contains")
+GraderWord: TypeAlias = Literal["exact", "number", "f1", "yesno", "has", "contains"]
 """The graders that a page offers: none loads code or asks a model."""
+GRADERS: tuple[str, ...] = get_args(GraderWord)
 LARGEST = 32_000_000
 """Bytes of a data set."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
-_lock = threading.Lock()
 
 
 class ChangedMeanwhile(ConfigError):
@@ -44,15 +44,27 @@ class DataSets:
 
     def list(self) -> list[dict[str, Any]]:
         """Return the names of the data sets, each with its number of tasks."""
-        names = sorted(each.stem for each in self.folder.glob("*.jsonl") if _NAME.fullmatch(each.stem))
         found = []
-        for name in names:
+        for name in self._list_names():
             try:
                 tasks, problems = read_lines(self.read_file(name))
-                found.append({"name": name, "tasks": len(tasks), "problem": problems[0] if problems else ""})
             except ConfigError as why:
-                found.append({"name": name, "tasks": 0, "problem": why.message})
+                tasks, problems = [], [why.message]
+            found.append({"name": name, "tasks": len(tasks), "problem": "".join(problems[:1])})
         return found
+
+    def find_expected(self) -> dict[str, dict[str, Any]]:
+        """Return the tasks of all data sets by their questions, those that a simple grader can judge."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in self._list_names():
+            with suppress(ConfigError):
+                for task in read_lines(self.read_file(name))[0]:
+                    if (task["grader"] or "exact") in GRADERS and task["answer"] is not None:
+                        found.setdefault(task["question"], task)
+        return found
+
+    def _list_names(self) -> Iterable[str]:
+        return sorted(each.stem for each in self.folder.glob("*.jsonl") if _NAME.fullmatch(each.stem))
 
     def read(self, name: str) -> dict[str, Any]:
         """Return the tasks of a data set, each with its line and a digest of it, and what is wrong with other lines."""
@@ -135,29 +147,33 @@ class DataSets:
             lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as why:
             raise ConfigError(f"The folder {self.folder} can't be written: {why.strerror}.") from None
-        try:
-            with _lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield
-        finally:
-            os.close(lock)
+        with os.fdopen(lock):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class DatasetLine(msgspec.Struct):
+    """What a page reads of a line; other fields stay as they are."""
+
+    question: str
+    answer: Any = None
+    grader: Any = None
+    note: Any = None
+    run: Any = None
 
 
 def read_lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the tasks in JSON lines, and what is wrong with other lines, a sentence each. No grader is loaded."""
     tasks, problems = list[dict[str, Any]](), list[str]()
     for number, line in enumerate(data.splitlines(keepends=True), 1):
-        if not line.strip():
-            continue
-        try:
-            value = msgspec.json.decode(line)
-            if not isinstance(value, dict) or not isinstance(value.get("question"), str):
-                raise ValueError("it has no question")
-        except (ValueError, RecursionError) as why:
-            problems.append(f"Line {number} is no task: {why}.")
-            continue
-        shown = {name: value.get(name) for name in ("answer", "grader", "note", "run")}
-        tasks.append({"line": number, "digest": digest_of(line), "question": value["question"].strip(), **shown})
+        if line.strip():
+            try:
+                task = msgspec.json.decode(line, type=DatasetLine)
+            except (ValueError, RecursionError) as why:
+                problems.append(f"Line {number} is no task: {why}.")
+            else:
+                task.question = task.question.strip()
+                tasks.append({"line": number, "digest": digest_of(line), **structs.asdict(task)})
     return tasks, problems
 
 

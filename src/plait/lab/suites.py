@@ -122,9 +122,7 @@ def read_task(entry: FileRecord) -> SuiteTask:
         if near and name not in FIELDS and near[0] not in value:
             raise entry.error(f"{name!r} is not a field of a task.", f"Did you mean {near[0]!r}?")
     question, answer = entry.text("question"), value.get("answer")
-    one = answer[0] if isinstance(answer, list) and answer else answer
-    usual = "yesno" if isinstance(one, bool) else "number" if isinstance(one, (int, float)) else ""  # "": the suite's
-    grader = entry.text("grader") if "grader" in value else usual
+    grader = entry.text("grader") if "grader" in value else choose_grader(answer)
     kind = grader.partition(":")[0]
     if grader and kind != "judge":  # a judge's model may need a key, which looking at a suite does not
         try:
@@ -154,6 +152,12 @@ def read_task(entry: FileRecord) -> SuiteTask:
         now=now,
         about=about,
     )
+
+
+def choose_grader(answer: Any) -> str:
+    """Return the grader for an expected answer whose task names none: "" is that of the suite."""
+    one = answer[0] if isinstance(answer, list) and answer else answer
+    return "yesno" if isinstance(one, bool) else "number" if isinstance(one, (int, float)) else ""
 
 
 def _plugins() -> dict[str, Any]:

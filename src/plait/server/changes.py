@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -19,21 +18,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
 from plait.agent import Agent
 from plait.core.errors import PlaitError
 from plait.journal import codec
+from plait.journal.forks import is_editable
+from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
-from plait.journal.served_runs import RunLabel
 from plait.journal.store import read_timeline
 from plait.runtime.limits import Limits
 from plait.server.agents import change_agent
 from plait.server.auth import Caller
 from plait.server.errors import RequestRejected
-from plait.server.runs import ActiveRun, RunManager, agent_name
+from plait.server.runs import RunManager, agent_name
 
 MOST_RUNS = 200
 """Runs that one change can be run over."""
 LONGEST_RESULT = 100_000
 """Characters of a result that a page can edit."""
-LIMITS = ("steps", "calls", "tokens", "usd", "seconds")
 
 
 class LimitChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,6 +43,9 @@ class LimitChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     tokens: int | UnsetType | None = UNSET
     usd: float | UnsetType | None = UNSET
     seconds: float | UnsetType | None = UNSET
+
+
+LIMITS = LimitChanges.__struct_fields__
 
 
 class ForkChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,13 +98,15 @@ class KeptChange(Struct, frozen=True):
 def changed_agent(manager: RunManager, head: RunHead, change: ForkChanges, caller: Caller) -> Agent:
     """Return the agent that forks a recorded run. Raises `RequestRejected` for limits above those that users have, and
     `ConfigError` for a change that does not fit the agent."""
-    agent, given = manager.agent_for(head), to_builtins(change.limits)
-    for name, value in given.items():
+    changes = {name: getattr(change, name) for name in ForkChanges.__struct_fields__}
+    limits = to_builtins(changes.pop("limits"))
+    for name, value in limits.items():
         most = find_most(manager, head, caller, name)
         if most is not None and (value is None or value > most):
             raise RequestRejected(400, f"The limit '{name}' can be at most {most:g} here.", param=f"limits.{name}")
-    changes = {each: getattr(change, each) for each in ForkChanges.__struct_fields__ if each != "limits"}
-    return change_agent(agent, {name: value for name, value in changes.items() if value not in (None, {}, "")}, given)
+    # An empty field is no change, except for instructions.
+    given = {name: value for name, value in changes.items() if value or (name, value) == ("instructions", "")}
+    return change_agent(manager.agent_for(head), given, limits)
 
 
 def key_of_agent(head: RunHead) -> bytes:
@@ -125,13 +129,18 @@ async def describe_changeable(manager: RunManager, row: RunRow, caller: Caller) 
     head, agent = row.head, manager.agent_for(row.head)._with_loop_of(row.head)
     limits = head.settings.get("limits", {})
     timeline = await read_timeline(manager.journal.store, head.run, bodies=False)
-    calls = []
-    for call in timeline.tool_calls:
-        seen = call.seen
-        if call.begun and call.observation is not None and seen is not None:
-            is_short = len(seen.text) <= LONGEST_RESULT
-            calls.append({"key": call.key, "step": call.step, "tool": call.planned.tool, "input": call.planned.input})
-            calls[-1] |= {"text": seen.text if is_short else None, "edited": call.edited}
+    calls = [
+        {
+            "key": call.key,
+            "step": call.step,
+            "tool": call.planned.tool,
+            "input": call.planned.input,
+            "text": seen.text if len(seen.text) <= LONGEST_RESULT else None,
+            "edited": call.edited,
+        }
+        for call in timeline.tool_calls
+        if (seen := call.seen) is not None and is_editable(call)
+    ]
     return {
         "run": head.run,
         "question": head.question,
@@ -162,11 +171,10 @@ class ChangeRunner:
     def is_active(self, name: str) -> bool:
         return name in self._tasks
 
-    async def begin(self, change: ForkChanges, rows: Sequence[RunRow], owner: str, by: str) -> KeptChange:
+    async def begin(self, change: ForkChanges, runs: Sequence[str], caller: Caller) -> KeptChange:
         """Keep a change in the journal and begin to perform it."""
-        now = time.time()
-        name = time.strftime("change-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{secrets.token_hex(2)}"
-        kept = KeptChange(name, change, [row.head.run for row in rows], now, owner, by)
+        name = f"change-{new_run_id()}"
+        kept = KeptChange(name, change, list(runs), time.time(), caller.owner, caller.name)
         await self.keep(kept)
         self.go_on(kept)
         return kept
@@ -174,17 +182,18 @@ class ChangeRunner:
     async def keep(self, kept: KeptChange) -> None:
         await self._store.keep("change", kept.name, "", codec.encode(kept))
 
-    async def find(self, name: str) -> KeptChange:
-        """Return a change by its name. Raises `RequestRejected`."""
-        found = await self._store.list_kept("change", [name])
+    async def find(self, name: str, caller: Caller) -> KeptChange:
+        """Return a change that the caller sees. Raises `RequestRejected`."""
+        found = await self.list(caller, [name])
         if not found:
             raise RequestRejected(404, f"There is no change {name!r} in the journal.")
-        return msgspec.json.decode(found[0].data, type=KeptChange)
+        return found[0]
 
-    async def list(self) -> list[KeptChange]:
-        """Return all changes, the newest first."""
-        found = [msgspec.json.decode(each.data, type=KeptChange) for each in await self._store.list_kept("change")]
-        return sorted(found, key=lambda each: -each.started)
+    async def list(self, caller: Caller, names: Sequence[str] | None = None) -> Sequence[KeptChange]:
+        """Return the changes that the caller sees, the newest first: all, or those with these names."""
+        found = await self._store.list_kept("change", names)
+        changes = [msgspec.json.decode(each.data, type=KeptChange) for each in reversed(found)]
+        return [each for each in changes if caller.sees_all or each.owner == caller.owner]
 
     async def find_forks(self, kept: KeptChange) -> dict[str, RunRow]:
         """Return the forks of a change, by the runs that they come from."""
@@ -194,12 +203,7 @@ class ChangeRunner:
     def go_on(self, kept: KeptChange) -> None:
         """Begin the forks that are missing, and resume those that were interrupted."""
         if kept.name not in self._tasks:
-            self._tasks[kept.name] = task = asyncio.ensure_future(self._perform(kept))
-            task.add_done_callback(lambda _: self._end(kept.name))
-
-    def _end(self, name: str) -> None:
-        task = self._tasks.pop(name)
-        _ = task.cancelled() or task.exception()  # mark as retrieved: the page shows what is left
+            self._tasks[kept.name] = asyncio.ensure_future(self._perform(kept))
 
     async def cancel(self, kept: KeptChange) -> None:
         """Begin no more forks, and cancel those that go on here."""
@@ -209,44 +213,45 @@ class ChangeRunner:
                 active.cancel("The change was cancelled.")
 
     async def _perform(self, kept: KeptChange) -> None:
-        left, forks = list(reversed(kept.runs)), await self.find_forks(kept)
-        agents: dict[bytes, Agent] = {}
+        left, agents = kept.runs[::-1], dict[bytes, Agent]()
 
         async def work() -> None:
             while left:
                 run = left.pop()
-                if self._manager.stopping or (await self.find(kept.name)).is_cancelled:
+                if self._manager.stopping or (await self.find(kept.name, Caller())).is_cancelled:
                     return
                 await self._fork(kept, run, forks.get(run), agents)
 
-        await asyncio.gather(*(work() for _ in range(max(1, min(self._manager.table.concurrent // 2, len(left))))))
+        try:
+            forks = await self.find_forks(kept)
+            places = max(1, min(self._manager.table.concurrent // 2, len(left)))
+            await asyncio.gather(*(work() for _ in range(places)))
+        finally:
+            del self._tasks[kept.name]
 
     async def _fork(self, kept: KeptChange, run: str, done: RunRow | None, agents: dict[bytes, Agent]) -> None:
         """Make the fork of one run, if there is none, and wait for its end. `agents` are those made so far: runs of one
         agent share one, with its tools."""
-        manager = self._manager
-        self.problems.pop(kept.fork_of(run), None)
+        manager, fork = self._manager, kept.fork_of(run)
+        self.problems.pop(fork, None)
         while True:
             try:
-                active: ActiveRun | None = None
                 if done is None:
-                    row = await manager.journal.store.find_run(run)
-                    tags = [each for each in row.head.tags if not each.startswith("change:")]
-                    key = key_of_agent(row.head)
-                    agent = agents[key] = agents.get(key) or changed_agent(manager, row.head, kept.change, Caller())
-                    label = str(RunLabel(kept.owner, agent_name(row.head)))
-                    about: dict[str, Any] = {"tags": [*tags[:31], kept.tag], "run_id": kept.fork_of(run)}
-                    about |= {"user": kept.by} if kept.by else {}
-                    active = await manager.fork_with(agent, row.head, 1, label=label, **about)
+                    head = (await self._store.find_run(run)).head
+                    key = key_of_agent(head)
+                    agent = agents[key] = agents.get(key) or changed_agent(manager, head, kept.change, Caller())
+                    tags = [each for each in head.tags if not each.startswith("change:")]
+                    about: dict[str, Any] = {**manager.annotate_fork(head, Caller(kept.owner, name=kept.by))}
+                    about |= {"tags": [*tags[:31], kept.tag], "run_id": fork}
+                    active = await manager.fork_with(agent, head, 1, **about)
                 elif done.status in ("interrupted", "cancelled"):
                     active = await manager.resume(done.head.run)
-                if active is not None:
-                    await active.done()
-            except RequestRejected as why:
-                if why.status == 429:  # other requests wait for places: they come first
+                else:
+                    return
+                await active.done()
+            except PlaitError as why:
+                if isinstance(why, RequestRejected) and why.status == 429:  # other requests wait, and come first
                     await asyncio.sleep(min(why.retry_after or 1.0, 5.0))
                     continue
-                self.problems[kept.fork_of(run)] = str(why)
-            except PlaitError as why:
-                self.problems[kept.fork_of(run)] = str(why)
+                self.problems[fork] = str(why)
             return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, structs, to_builtins
@@ -14,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plait.core.errors import UnknownRun
-from plait.journal.records import RunRow
+from plait.journal.records import RunHead, RunRow
 from plait.journal.results import Results
 from plait.journal.run_query import RunQuery, make_query
 from plait.journal.store import read_timeline
-from plait.lab.dataset_files import GRADERS, ChangedMeanwhile, DataSets
-from plait.runtime.recorded_events import recorded_loop
-from plait.runtime.runs import read_finished_run
+from plait.lab.dataset_files import GRADERS, ChangedMeanwhile, DataSets, GraderWord
+from plait.runtime.spent import spent_in
 from plait.server.auth import ANY, CHANGE, VIEW, Caller
 from plait.server.changes import (
     MOST_RUNS,
@@ -68,7 +68,7 @@ class TaskBody(msgspec.Struct, forbid_unknown_fields=True):
 
     question: LongText
     answer: LongText
-    grader: Literal["exact", "number", "f1", "yesno", "has", "contains"] = "exact"
+    grader: GraderWord = "exact"
     note: Comment = ""
     run: Annotated[str, Meta(max_length=200)] = ""
 
@@ -80,7 +80,7 @@ class TaskChangeBody(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     remove: bool = False
     answer: LongText | None = None
-    grader: Literal["exact", "number", "f1", "yesno", "has", "contains"] | None = None
+    grader: GraderWord | None = None
     note: Comment | None = None
 
 
@@ -139,25 +139,20 @@ class ImproveApi:
         texts with marks, as those of the wire."""
         query, caller = request.query_params, request.state.caller
         rows = [await self._find_shown(query.get(name, ""), caller) for name in ("a", "b")]
-        before, after = (row.head.settings.get("instructions", "") for row in rows)
+        instructions = [row.head.settings.get("instructions", "") for row in rows]
         answers = [format_answer((row.outcome or {}).get("answer")) for row in rows]
-        found: dict[str, Any] = {
-            "instructions": mark_texts(before, after),
-            "answer": mark_texts(*answers),
-            "requests": [],
-        }
+        requests = []
         if "step" in query:
             step, of = parse_number("step", query["step"]), list[list[tuple[str, str]]]()
             for row in rows:
-                timeline = await read_timeline(self._store, row.head.run)
-                calls = [call for call in timeline.model_calls if call.step == step and call.i < 0]
-                of.append([(call.phase, indent_body(call.request)) for call in calls])
-            pairs = zip(*of, strict=False)
-            found["requests"] = [
-                {"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)}
-                for (_, old), (phase, new) in pairs
-            ]
-        return json_response(found)
+                calls = (await read_timeline(self._store, row.head.run)).model_calls
+                of.append(
+                    [(call.phase, indent_body(call.request)) for call in calls if call.step == step and call.i < 0]
+                )
+            for (_, old), (phase, new) in zip(*of, strict=False):
+                requests.append({"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)})
+        found = {"instructions": mark_texts(*instructions), "answer": mark_texts(*answers)}
+        return json_response({**found, "requests": requests})
 
     async def _find_shown(self, run: str, caller: Caller) -> RunRow:
         """Return a run whose steps the caller may see. Raises `UnknownRun` and `RequestRejected`."""
@@ -178,20 +173,18 @@ class ImproveApi:
         if len(rows) > MOST_RUNS:
             hint = "Set more filters, or select runs."
             raise RequestRejected(400, f"More than {MOST_RUNS} runs match.", hint=hint, param="runs")
-        fit = [row for row in rows if row.status in OVER and row.head.caller is None]
-        costs = [(row.totals.get("tree") or row.totals).get("cost_usd") for row in fit]
-        agents = {key_of_agent(row.head): row for row in fit}.values()
-        tools = [spec.name for row in agents for spec in self._manager.agent_for(row.head).specs if spec.has_effects]
-        return json_response(
-            {
-                "runs": [row.head.run for row in fit],
-                "left_out": len(rows) - len(fit),
-                "cost": sum(each for each in costs if each is not None),
-                "unpriced": sum(each is None for each in costs),
-                "effects": sorted(set(tools)),
-                "most": MOST_RUNS,
-            }
-        )
+        fit = [row for row in rows if is_fit(row)]
+        costs = [spent_in(row.totals).cost_usd for row in fit]
+        agents = map(self._manager.agent_for, list_agents(fit))
+        found = {
+            "runs": [row.head.run for row in fit],
+            "left_out": len(rows) - len(fit),
+            "cost": sum(each for each in costs if each is not None),
+            "unpriced": costs.count(None),
+            "effects": sorted({spec.name for agent in agents for spec in agent.specs if spec.has_effects}),
+            "most": MOST_RUNS,
+        }
+        return json_response(found)
 
     async def begin_change(self, request: Request) -> Response:
         """Begin a change: one fork from step 1 for each of the runs."""
@@ -199,27 +192,26 @@ class ImproveApi:
         if given.change == type(given.change)():
             raise RequestRejected(400, "The change changes nothing.", param="change")
         rows = [await self._manager.find_run(run, caller) for run in dict.fromkeys(given.runs)]
-        for row in rows:
-            if row.status not in OVER or row.head.caller is not None:
-                raise RequestRejected(400, f"Run {row.head.run} has not ended, or is a child run.", param="runs")
-        for row in {key_of_agent(row.head): row for row in rows}.values():
-            changed_agent(self._manager, row.head, given.change, caller)  # what does not fit is an error now
-        kept = await self._runner.begin(given.change, rows, caller.owner, caller.name)
+        if unfit := [row.head.run for row in rows if not is_fit(row)]:
+            raise RequestRejected(400, f"Run {unfit[0]} has not ended, or is a child run.", param="runs")
+        for head in list_agents(rows):
+            changed_agent(self._manager, head, given.change, caller)  # what does not fit is an error now
+        kept = await self._runner.begin(given.change, [row.head.run for row in rows], caller)
         return json_response({"name": kept.name}, 201)
 
     async def changes(self, request: Request) -> Response:
         """Return the changes that were run over runs, the newest first."""
-        found = [each for each in await self._runner.list() if self._is_seen(each, request.state.caller)]
+        found = await self._runner.list(request.state.caller)
         listed = [{"name": each.name, "started": each.started, "by": each.by, "runs": len(each.runs)} for each in found]
         return json_response(listed)
 
     async def change(self, request: Request) -> Response:
         """Return how far a change is, and what it made better and worse."""
-        from plait.lab.changed_runs import compare_pairs, grade_row, measure  # heavy: statistics
+        from plait.lab.changed_runs import compare_pairs, judge_pair  # heavy: statistics
 
         kept, caller = await self._find_change(request), request.state.caller
         is_active = self._runner.is_active(kept.name)  # before the forks are read, which end before it does
-        forks, expected = await self._runner.find_forks(kept), await run_in_threadpool(self._find_expected)
+        forks, expected = await self._runner.find_forks(kept), await run_in_threadpool(self._datasets.find_expected)
         rows, pairs = list[dict[str, Any]](), []
         for run in kept.runs:
             try:
@@ -231,23 +223,14 @@ class ImproveApi:
             row: dict[str, Any] = {"run": run, "before": list_entry(before), "after": after and list_entry(after)}
             row["problem"] = self._runner.problems.get(kept.fork_of(run), "")
             if after is not None and after.outcome is not None and after.status != "waiting":
-                wanted = expected.get(before.head.question)
-                first, second = [
-                    await grade_row(each, self._read_run(each), wanted if each.status == "answered" else None)
-                    for each in (before, after)
-                ]
-                pairs.append((before, after, first, second))
-                row["grades"] = [each and (each.mark, each.success) for each in (first, second)]
-                was, now = before.status == "answered", after.status == "answered"
-                if first is not None and second is not None:
-                    was, now = first.success, second.success
-                row["sign"] = "same" if was == now else "better" if now else "worse"
-                row["used"] = {name: [measure(before, name), measure(after, name)] for name in ("tokens", "cost")}
+                pair = await judge_pair(before, after, expected.get(before.head.question), self._store)
+                pairs.append(pair)
+                row |= {"sign": pair.sign, "grades": [each and (each.mark, each.success) for each in pair.grades]}
+                row["used"] = {name: pair.measure(name) for name in ("tokens", "cost")}
             rows.append(row)
+        about = {name: getattr(kept, name) for name in ("name", "started", "by", "is_cancelled", "change")}
         summary = compare_pairs(pairs) if pairs else None
-        said = {"name": kept.name, "started": kept.started, "by": kept.by, "is_cancelled": kept.is_cancelled}
-        more = {"change": to_builtins(kept.change), "is_active": is_active}
-        return json_response({**said, **more, "rows": rows, "summary": summary})
+        return json_response({**about, "is_active": is_active, "rows": rows, "summary": summary})
 
     async def cancel_change(self, request: Request) -> Response:
         """Begin no more forks of a change, and cancel those that go on."""
@@ -262,25 +245,7 @@ class ImproveApi:
         return json_response({})
 
     async def _find_change(self, request: Request) -> KeptChange:
-        kept = await self._runner.find(str(request.path_params["name"]))
-        if not self._is_seen(kept, request.state.caller):
-            raise RequestRejected(404, f"There is no change {kept.name!r} in the journal.")
-        return kept
-
-    def _is_seen(self, kept: KeptChange, caller: Caller) -> bool:
-        return caller.sees_all or kept.owner == caller.owner
-
-    def _find_expected(self) -> dict[str, dict[str, Any]]:
-        """Return the tasks of all data sets by their questions, those that a simple grader judges."""
-        found: dict[str, dict[str, Any]] = {}
-        for each in self._datasets.list():
-            for task in self._datasets.read(each["name"])["tasks"] if each["tasks"] else ():
-                if (task["grader"] or "exact") in GRADERS and task["answer"] is not None:
-                    found.setdefault(task["question"], task)
-        return found
-
-    def _read_run(self, row: RunRow) -> Any:
-        return read_finished_run(row, self._store, recorded_loop(row.head))
+        return await self._runner.find(str(request.path_params["name"]), request.state.caller)
 
     # -- ratings and the review
 
@@ -346,13 +311,22 @@ class ImproveApi:
         """Change or remove a task of a data set."""
         given = await parse_body(request, TaskChangeBody)
         fields = {each: value for each in ("answer", "grader", "note") if (value := getattr(given, each)) is not None}
-        changes = None if given.remove else fields
-        name = request.path_params["name"]
+        name, place = request.path_params["name"], (given.line, given.digest)
         try:
-            await run_in_threadpool(self._datasets.change, name, given.line, given.digest, changes)
+            await run_in_threadpool(self._datasets.change, name, *place, None if given.remove else fields)
         except ChangedMeanwhile as why:
             raise RequestRejected(409, why.message, hint=why.hint, code="changed") from None
         return json_response(await run_in_threadpool(self._datasets.read, name))
+
+
+def is_fit(row: RunRow) -> bool:
+    """Return whether a change can be run over a run: it has ended, and is no child run."""
+    return row.status in OVER and row.head.caller is None
+
+
+def list_agents(rows: Iterable[RunRow]) -> list[RunHead]:
+    """Return one run of each agent that made some of these."""
+    return list({key_of_agent(row.head): row.head for row in rows}.values())
 
 
 def mark_texts(before: str, after: str) -> tuple[str, str, Any] | None:
