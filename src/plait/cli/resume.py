@@ -10,7 +10,7 @@ import msgspec
 
 from plait.agent import Agent
 from plait.cli import options
-from plait.cli.agent_options import find_agent, make_recorded_agent
+from plait.cli.agent_options import find_agent, make_recorded_agent, parse_pairs
 from plait.cli.ask_user import PlanPrompt
 from plait.cli.output import clean_text
 from plait.cli.plan_text import read_plan_file
@@ -147,19 +147,13 @@ def fork(
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
     about = options.read_annotations(flags)
-    given = {}
-    for each in results:
-        key, equals, text = each.partition("=")
-        if not equals:
-            raise ConfigError(f"--result {each!r} has no '='.", hint="Write CALL=TEXT, such as 1.0=42.")
-        given[key.strip()] = read_text_or_file(text)
+    pairs = parse_pairs(results, "--result", "1.0=42")
     asked = None if question is None else read_text_or_file(question)
+    changes: dict[str, Any] = {"question": asked, "results": {key: read_text_or_file(pairs[key]) for key in pairs}}
     words = options.journal_words(journal, flags["agent"])
     row, _, agent = find_run_and_agent(run, flags, journal, load_tools)
     perform_and_exit(
-        lambda on_event, on_wait: agent.afork(
-            row.head.run, at, question=asked, results=given, on_event=on_event, on_wait=on_wait, **about
-        ),
+        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait, **changes, **about),
         as_object=as_object,
         quiet=quiet,
         words=words,

@@ -100,12 +100,9 @@ def describe_changes(parent: RunHead, fork: RunHead, results: Mapping[str, str])
     found = [name for name in ("question", "loop", "models") if getattr(parent, name) != getattr(fork, name)]
     for name in ("instructions", "system", "prompts", "settings", "limits"):
         before, after = parent.settings.get(name) or {}, fork.settings.get(name) or {}
-        if before == after:
-            continue
         if isinstance(before, dict) and isinstance(after, dict):
-            names = [each for each in {**before, **after} if before.get(each) != after.get(each)]
-            found += [f"{name}.{each}" for each in names]
-        else:
+            found += [f"{name}.{each}" for each in {**before, **after} if before.get(each) != after.get(each)]
+        elif before != after:
             found.append(name)
     return [*found, *(f"the result of call {key}" for key in results)]
 

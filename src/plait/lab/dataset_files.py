@@ -32,10 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
 
 
-class ChangedMeanwhile(ConfigError):
-    """Raised if a line of a data set is not what the user saw."""
-
-
 class DataSets:
     """The data sets of a folder. Every method raises `ConfigError`, which names the file and the line."""
 
@@ -82,20 +78,17 @@ class DataSets:
             self._write(name, data + (b"\n" if data and not data.endswith(b"\n") else b"") + line + b"\n")
         return same
 
-    def change(self, name: str, line: int, digest: str, fields: dict[str, Any] | None) -> None:
-        """Set fields of the task in a line, or remove the task (None). Raises `ChangedMeanwhile` if the line is
-        another one than that of the digest."""
+    def change(self, name: str, line: int, digest: str, fields: dict[str, Any] | None) -> bool:
+        """Set fields of the task in a line, or remove the task (None). Returns False, and changes nothing, if the line
+        is another one than that of the digest."""
         with self._locked():
             lines = self.read_file(name).splitlines(keepends=True)
             if not 0 < line <= len(lines) or digest_of(lines[line - 1]) != digest:
-                said = f"{name}.jsonl, line {line} has changed meanwhile."
-                raise ChangedMeanwhile(said, hint="Load the data set again.")
-            if fields is None:
-                del lines[line - 1]
-            else:
-                value = {**msgspec.json.decode(lines[line - 1]), **fields}
-                lines[line - 1] = msgspec.json.encode(value) + b"\n"
+                return False
+            task = {**msgspec.json.decode(lines[line - 1]), **(fields or {})}
+            lines[line - 1] = b"" if fields is None else msgspec.json.encode(task) + b"\n"
             self._write(name, b"".join(lines))
+        return True
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or _DEVICES.fullmatch(name):

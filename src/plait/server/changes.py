@@ -136,13 +136,11 @@ async def describe_changeable(manager: RunManager, row: RunRow, caller: Caller) 
             "tool": call.planned.tool,
             "input": call.planned.input,
             "text": seen.text if len(seen.text) <= LONGEST_RESULT else None,
-            "edited": call.edited,
         }
         for call in timeline.tool_calls
         if (seen := call.seen) is not None and is_editable(call)
     ]
     return {
-        "run": head.run,
         "question": head.question,
         "loop": head.loop["name"],
         "options": head.loop["options"],
@@ -152,7 +150,6 @@ async def describe_changeable(manager: RunManager, row: RunRow, caller: Caller) 
         "prompts": agent._parts.prompts.list_templates(),
         "limits": {name: limits.get(name, getattr(Limits(), name)) for name in LIMITS},
         "most": {name: find_most(manager, head, caller, name) for name in LIMITS},
-        "steps": max((each.step for each in timeline.model_calls), default=0),
         "calls": calls,
         "effects": [spec.name for spec in agent.specs if spec.has_effects],
         "approve": head.settings.get("approve", "never"),
@@ -172,15 +169,11 @@ class ChangeRunner:
         return name in self._tasks
 
     async def begin(self, change: ForkChanges, runs: Sequence[str], caller: Caller) -> KeptChange:
-        """Keep a change in the journal and begin to perform it."""
+        """Begin a change."""
         name = f"change-{new_run_id()}"
         kept = KeptChange(name, change, list(runs), time.time(), caller.owner, caller.name)
-        await self.keep(kept)
-        self.go_on(kept)
+        await self.go_on(kept)
         return kept
-
-    async def keep(self, kept: KeptChange) -> None:
-        await self._store.keep("change", kept.name, "", codec.encode(kept))
 
     async def find(self, name: str, caller: Caller) -> KeptChange:
         """Return a change that the caller sees. Raises `RequestRejected`."""
@@ -200,14 +193,18 @@ class ChangeRunner:
         rows = await self._store.list_runs(RunQuery(tags=(kept.tag,)))
         return {row.head.parent: row for row in rows}
 
-    def go_on(self, kept: KeptChange) -> None:
-        """Begin the forks that are missing, and resume those that were interrupted."""
+    async def _keep(self, kept: KeptChange) -> None:
+        await self._store.keep("change", kept.name, "", codec.encode(kept))
+
+    async def go_on(self, kept: KeptChange) -> None:
+        """Keep a change, begin the forks that are missing, and resume those that were interrupted."""
+        await self._keep(kept)
         if kept.name not in self._tasks:
             self._tasks[kept.name] = asyncio.ensure_future(self._perform(kept))
 
     async def cancel(self, kept: KeptChange) -> None:
         """Begin no more forks, and cancel those that go on here."""
-        await self.keep(structs.replace(kept, is_cancelled=True))
+        await self._keep(structs.replace(kept, is_cancelled=True))
         for run in map(kept.fork_of, kept.runs):
             if (active := self._manager.active.get(run)) is not None:
                 active.cancel("The change was cancelled.")

@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from plait.core.errors import UnknownRun
 from plait.journal.records import RunHead, RunRow
-from plait.journal.results import Results
+from plait.journal.results import Rating, Results
 from plait.journal.run_query import RunQuery, make_query
 from plait.journal.store import read_timeline
-from plait.lab.dataset_files import GRADERS, ChangedMeanwhile, DataSets, GraderWord
+from plait.lab.dataset_files import GRADERS, DataSets, GraderWord
 from plait.runtime.spent import spent_in
 from plait.server.auth import ANY, CHANGE, VIEW, Caller
 from plait.server.changes import (
@@ -239,9 +239,7 @@ class ImproveApi:
 
     async def resume_change(self, request: Request) -> Response:
         """Go on with a change that was cancelled or interrupted."""
-        kept = structs.replace(await self._find_change(request), is_cancelled=False)
-        await self._runner.keep(kept)
-        self._runner.go_on(kept)
+        await self._runner.go_on(structs.replace(await self._find_change(request), is_cancelled=False))
         return json_response({})
 
     async def _find_change(self, request: Request) -> KeptChange:
@@ -260,7 +258,7 @@ class ImproveApi:
         given, run = await parse_body(request, RatingBody), row.head.run
         if given.only_unrated and row.rating:
             found = await self._find_rating(run)
-            by = f" by {found['by']}" if found and found.get("by") else ""
+            by = f" by {found.by}" if found and found.by else ""
             raise RequestRejected(409, f"This run has been rated {row.rating}{by} meanwhile.", code="rated")
         if given.good is None:
             await self._store.forget("rating", [run])
@@ -268,9 +266,8 @@ class ImproveApi:
             await self._results.rate(run, given.good, given.why.strip(), by=request.state.caller.name)
         return json_response(await self._find_rating(run))
 
-    async def _find_rating(self, run: str) -> dict[str, Any] | None:
-        found = await self._results.list_ratings([run])
-        return to_builtins(found[run]) if run in found else None
+    async def _find_rating(self, run: str) -> Rating | None:
+        return (await self._results.list_ratings([run])).get(run)
 
     async def review(self, request: Request) -> Response:
         """Return the runs that match and that nobody has rated, the newest first, and how many are rated."""
@@ -311,11 +308,10 @@ class ImproveApi:
         """Change or remove a task of a data set."""
         given = await parse_body(request, TaskChangeBody)
         fields = {each: value for each in ("answer", "grader", "note") if (value := getattr(given, each)) is not None}
-        name, place = request.path_params["name"], (given.line, given.digest)
-        try:
-            await run_in_threadpool(self._datasets.change, name, *place, None if given.remove else fields)
-        except ChangedMeanwhile as why:
-            raise RequestRejected(409, why.message, hint=why.hint, code="changed") from None
+        name, change = request.path_params["name"], None if given.remove else fields
+        if not await run_in_threadpool(self._datasets.change, name, given.line, given.digest, change):
+            said = f"{name}.jsonl, line {given.line} has changed meanwhile."
+            raise RequestRejected(409, said, hint="Load the data set again.", code="changed")
         return json_response(await run_in_threadpool(self._datasets.read, name))
 
 

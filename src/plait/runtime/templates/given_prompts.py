@@ -27,20 +27,15 @@ ALSO = frozenset({"And", "Or", "Not", "Compare", "Operand", "If", "CondExpr", "C
 
 
 def check_given_prompt(
-    name: str,
-    text: str,
-    given: Collection[str],
-    parse: Callable[[str], nodes.Template],
-    shipped: tuple[str, ...],
+    name: str, text: str, given: Collection[str], parse: Callable[[str], nodes.Template], shipped: tuple[str, ...]
 ) -> None:
     """Check the text of a prompt. `given` are the names of all prompts given as texts for its loop. Raises
     `ConfigError`."""
     from jinja2 import TemplateError, nodes
 
     if len(text) > LONGEST:
-        raise ConfigError(
-            f"The prompt '{name}' has {len(text):,} characters, more than {LONGEST:,}.", hint="Shorten it."
-        )
+        said = f"The prompt '{name}' has {len(text):,} characters, more than {LONGEST:,}."
+        raise ConfigError(said, hint="Shorten it.")
     try:
         tree = parse(text)
     except (TemplateError, RecursionError) as why:
@@ -71,20 +66,19 @@ def _list_uses(tree: nodes.Template) -> Iterator[tuple[str, int]]:
     pending: list[tuple[nodes.Node, int, int]] = [(tree, 0, 0)]
     while pending:
         node, depth, loops = pending.pop()
-        kind = type(node).__name__
-        yield kind if depth < DEEPEST else "an expression that is nested too deep", node.lineno
-        if isinstance(node, nodes.For):
-            loops += 1
-            yield f"loops, {loops} within each other", node.lineno
-            yield f"a loop over {node.iter}", node.lineno
-            if node.recursive:
-                yield "a recursive loop", node.lineno
-        elif isinstance(node, nodes.Assign):
-            yield f"the variable {node.target} = {node.node}", node.lineno
-        elif isinstance(node, nodes.Include):
-            yield f"the template {node.template}", node.lineno
-        elif isinstance(node, nodes.Filter):
-            yield f"the filter '{node.name}'", node.lineno
+        uses = [type(node).__name__ if depth < DEEPEST else "an expression that is nested too deep"]
+        match node:
+            case nodes.For(iter=items, recursive=is_recursive):
+                loops += 1
+                uses += [f"loops, {loops} within each other", f"a loop over {items}"]
+                uses += ["a recursive loop"] if is_recursive else []
+            case nodes.Assign(target=target, node=value):
+                uses.append(f"the variable {target} = {value}")
+            case nodes.Include(template=template):
+                uses.append(f"the template {template}")
+            case nodes.Filter(name=name):
+                uses.append(f"the filter '{name}'")
+        yield from ((use, node.lineno) for use in uses)
         pending += ((each, depth + 1, loops) for each in node.iter_child_nodes())
 
 

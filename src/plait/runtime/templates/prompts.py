@@ -51,6 +51,7 @@ class PromptBook:
     ) -> None:
         self.loop = loop
         self.folder = given if isinstance(given, Path) else None
+        self._where = f" in {given}" if self.folder is not None else ""
         self._given = given if isinstance(given, Mapping) else {}
         self._others = {book.loop: book for book in others}
         self._extra = bool(extra)
@@ -163,8 +164,8 @@ class PromptBook:
             for value, name in prompts.items():
                 if name in own and not is_included(name, templates):
                     warnings.warn(
-                        f"The prompt {self.loop}/{name}{f' in {self.folder}' if self.folder is not None else ''} is "
-                        f"not used: it needs {option}={value}, and the loop has {option}={options[option]}.",
+                        f"The prompt {self.loop}/{name}{self._where} is not used: it "
+                        f"needs {option}={value}, and the loop has {option}={options[option]}.",
                         stacklevel=2,
                     )
 
@@ -213,8 +214,8 @@ class PromptBook:
                 self._compiled[name] = self._compile(name)
             unknown = variables_of(text) - known_variables() if text != shipped.get(name) else set()
             if unknown and not self._extra:
-                where = f"The prompt '{self.loop}/{name}'" + (f" in {self.folder}" if self.folder is not None else "")
                 hint = f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt."
+                where = f"The prompt '{self.loop}/{name}'{self._where}"
                 raise ConfigError(f"{where} uses the variable '{min(unknown)}', which does not exist.", hint=hint)
 
     def _compile(self, name: str) -> Any:
