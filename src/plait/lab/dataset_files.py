@@ -72,7 +72,7 @@ class DataSets:
     def add(self, name: str, task: dict[str, Any]) -> int:
         """Add a task to a data set, which is made if it is not there. Returns how many tasks already ask the same."""
         with self._locked():
-            data = self.read_file(name, may_lack=True)
+            data = self.read_file(name) if os.path.lexists(self._path(name)) else b""
             same = sum(1 for each in read_lines(data)[0] if each["question"] == task["question"].strip())
             line = msgspec.json.encode({key: value for key, value in task.items() if value not in ("", None)})
             self._write(name, data + (b"\n" if data and not data.endswith(b"\n") else b"") + line + b"\n")
@@ -85,8 +85,10 @@ class DataSets:
             lines = self.read_file(name).splitlines(keepends=True)
             if not 0 < line <= len(lines) or digest_of(lines[line - 1]) != digest:
                 return False
-            task = {**msgspec.json.decode(lines[line - 1]), **(fields or {})}
-            lines[line - 1] = b"" if fields is None else msgspec.json.encode(task) + b"\n"
+            if fields is None:
+                del lines[line - 1]
+            else:
+                lines[line - 1] = msgspec.json.encode({**msgspec.json.decode(lines[line - 1]), **fields}) + b"\n"
             self._write(name, b"".join(lines))
         return True
 
@@ -95,8 +97,8 @@ class DataSets:
             raise ConfigError(f"{name!r} can't be the name of a data set.", hint="Use letters, digits, '_' and '-'.")
         return self.folder / f"{name}.jsonl"
 
-    def read_file(self, name: str, *, may_lack: bool = False) -> bytes:
-        """Return the file of a data set as it is; nothing for none, if it `may_lack`."""
+    def read_file(self, name: str) -> bytes:
+        """Return the file of a data set as it is."""
         path = self._path(name)
         try:
             with open_file(path, os.O_NOFOLLOW | os.O_NONBLOCK) as file:
@@ -104,8 +106,6 @@ class DataSets:
                     raise ConfigError(f"{path.name} is no file.", hint="Remove it, or choose another name.")
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
-            if may_lack:
-                return b""
             raise ConfigError(f"There is no data set {name!r}.", hint=f"Plait looked in {self.folder}.") from None
         except OSError as why:
             hint = "A data set is a plain file, and not a link."

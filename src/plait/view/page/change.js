@@ -61,7 +61,8 @@ const agentParts = (about, now) => {
     group("Limits", false, html`<div class="selects">${limits.map(limitField)}</div>`),
   ];
   const read = () => {
-    const given = limits.map(([key, control]) => [key, control.value === "" ? null : Number(control.value)]);
+    const values = limits.map(([key, control]) => [key, control.value === "" ? null : Number(control.value)]);
+    const given = values.filter(([key, value]) => value !== now.limits[key]);
     const pairs = pairsIn(options, "an option is written as name=value");
     return {
       model: model.value.trim() || null,
@@ -70,7 +71,7 @@ const agentParts = (about, now) => {
       options: Object.fromEntries(pairs.map(([key, value]) => [key.replaceAll("-", "_"), value])),
       instructions: editedIn(instructions, now.instructions),
       prompts: Object.fromEntries(Object.entries(texts).filter(([key, value]) => value !== now.prompts[key])),
-      limits: Object.fromEntries(given.filter(([key, value]) => value !== now.limits[key])),
+      limits: given.length ? Object.fromEntries(given) : undefined, // left out
     };
   };
   return { nodes, read };
