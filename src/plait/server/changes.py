@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,7 @@ from plait.journal.records import RunHead, RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.store import read_timeline
 from plait.runtime.limits import Limits
+from plait.runtime.spent import spent_in
 from plait.server.agents import change_agent
 from plait.server.auth import Caller
 from plait.server.errors import RequestRejected
@@ -31,6 +32,8 @@ from plait.server.runs import RunManager, agent_name
 
 MOST_RUNS = 200
 """Runs that one change can be run over."""
+OVER = ("answered", "stopped", "failed", "crashed")
+"""The states of runs that are reviewed and changed."""
 LONGEST_RESULT = 100_000
 """Characters of a result that a page can edit."""
 
@@ -109,7 +112,7 @@ def changed_agent(manager: RunManager, head: RunHead, change: ForkChanges, calle
     return change_agent(manager.agent_for(head), given, limits)
 
 
-def key_of_agent(head: RunHead) -> bytes:
+def _key_of_agent(head: RunHead) -> bytes:
     """Return what is equal for runs of equal agents."""
     settings = {name: value for name, value in head.settings.items() if name != "now"}
     return codec.encode([head.loop, head.models, head.sources, settings, head.agent, agent_name(head)])
@@ -156,6 +159,16 @@ async def describe_changeable(manager: RunManager, row: RunRow, caller: Caller) 
     }
 
 
+def _is_fit(row: RunRow) -> bool:
+    """Return whether a change can be run over a run: it has ended, and is no child run."""
+    return row.status in OVER and row.head.caller is None
+
+
+def _list_agents(rows: Iterable[RunRow]) -> list[RunHead]:
+    """Return one run of each agent that made some of these."""
+    return list({_key_of_agent(row.head): row.head for row in rows}.values())
+
+
 class ChangeRunner:
     """Performs changes over runs, half of the server's places at once at most: the others are for users."""
 
@@ -168,12 +181,31 @@ class ChangeRunner:
     def is_active(self, name: str) -> bool:
         return name in self._tasks
 
-    async def begin(self, change: ForkChanges, runs: Sequence[str], caller: Caller) -> KeptChange:
-        """Begin a change."""
-        name = f"change-{new_run_id()}"
-        kept = KeptChange(name, change, list(runs), time.time(), caller.owner, caller.name)
-        await self.go_on(kept)
-        return kept
+    def estimate(self, rows: Sequence[RunRow]) -> dict[str, Any]:
+        """Return the runs that a change can be run over, what they cost, and the tools that may change something."""
+        fit = [row for row in rows if _is_fit(row)]
+        costs = [spent_in(row.totals).cost_usd for row in fit]
+        agents = map(self._manager.agent_for, _list_agents(fit))
+        return {
+            "runs": [row.head.run for row in fit],
+            "left_out": len(rows) - len(fit),
+            "cost": sum(each for each in costs if each is not None),
+            "unpriced": costs.count(None),
+            "effects": sorted({spec.name for agent in agents for spec in agent.specs if spec.has_effects}),
+            "most": MOST_RUNS,
+        }
+
+    async def begin(self, change: ForkChanges, rows: Sequence[RunRow], caller: Caller) -> str:
+        """Begin a change. Returns its name. Raises `RequestRejected` and `ConfigError` for what does not fit a run."""
+        if change == ForkChanges():
+            raise RequestRejected(400, "The change changes nothing.", param="change")
+        if unfit := [row.head.run for row in rows if not _is_fit(row)]:
+            raise RequestRejected(400, f"Run {unfit[0]} has not ended, or is a child run.", param="runs")
+        for head in _list_agents(rows):
+            changed_agent(self._manager, head, change, caller)
+        name, runs = f"change-{new_run_id()}", [row.head.run for row in rows]
+        await self._go_on(KeptChange(name, change, runs, time.time(), caller.owner, caller.name))
+        return name
 
     async def find(self, name: str, caller: Caller) -> KeptChange:
         """Return a change that the caller sees. Raises `RequestRejected`."""
@@ -196,15 +228,19 @@ class ChangeRunner:
     async def _keep(self, kept: KeptChange) -> None:
         await self._store.keep("change", kept.name, "", codec.encode(kept))
 
-    async def go_on(self, kept: KeptChange) -> None:
-        """Keep a change, begin the forks that are missing, and resume those that were interrupted."""
+    async def resume(self, name: str, caller: Caller) -> None:
+        """Go on with a change: begin the forks that are missing, and resume those that were interrupted."""
+        await self._go_on(structs.replace(await self.find(name, caller), is_cancelled=False))
+
+    async def _go_on(self, kept: KeptChange) -> None:
         await self._keep(kept)
         if kept.name not in self._tasks:
             self._tasks[kept.name] = asyncio.ensure_future(self._perform(kept))
 
-    async def cancel(self, kept: KeptChange) -> None:
-        """Begin no more forks, and cancel those that go on here."""
-        await self._keep(structs.replace(kept, is_cancelled=True))
+    async def cancel(self, name: str, caller: Caller) -> None:
+        """Begin no more forks of a change, and cancel those that go on here."""
+        kept = structs.replace(await self.find(name, caller), is_cancelled=True)
+        await self._keep(kept)
         for run in map(kept.fork_of, kept.runs):
             if (active := self._manager.active.get(run)) is not None:
                 active.cancel("The change was cancelled.")
@@ -235,7 +271,7 @@ class ChangeRunner:
             try:
                 if done is None:
                     head = (await self._store.find_run(run)).head
-                    key = key_of_agent(head)
+                    key = _key_of_agent(head)
                     agent = agents[key] = agents.get(key) or changed_agent(manager, head, kept.change, Caller())
                     tags = [each for each in head.tags if not each.startswith("change:")]
                     about: dict[str, Any] = {**manager.annotate_fork(head, Caller(kept.owner, name=kept.by))}

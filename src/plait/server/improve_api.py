@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,23 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plait.core.errors import UnknownRun
-from plait.journal.records import RunHead, RunRow
+from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
 from plait.journal.run_query import RunQuery, make_query
 from plait.journal.store import read_timeline
 from plait.lab.dataset_files import GRADERS, DataSets, GraderWord
-from plait.runtime.spent import spent_in
 from plait.server.auth import ANY, CHANGE, VIEW, Caller
-from plait.server.changes import (
-    MOST_RUNS,
-    ChangeBody,
-    ChangeRunner,
-    ForkBody,
-    KeptChange,
-    changed_agent,
-    describe_changeable,
-    key_of_agent,
-)
+from plait.server.changes import MOST_RUNS, OVER, ChangeBody, ChangeRunner, ForkBody, changed_agent, describe_changeable
 from plait.server.errors import RequestRejected, json_response, missing_role
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
@@ -43,8 +32,6 @@ Comment = Annotated[str, Meta(max_length=4_000)]
 LongText = Annotated[str, Meta(max_length=400_000)]
 MOST_REVIEWED = 1_000
 """Runs among which the review looks for those without a rating."""
-OVER = ("answered", "stopped", "failed", "crashed")
-"""The states of runs that are reviewed and changed."""
 
 
 class RatingBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -173,31 +160,13 @@ class ImproveApi:
         if len(rows) > MOST_RUNS:
             hint = "Set more filters, or select runs."
             raise RequestRejected(400, f"More than {MOST_RUNS} runs match.", hint=hint, param="runs")
-        fit = [row for row in rows if is_fit(row)]
-        costs = [spent_in(row.totals).cost_usd for row in fit]
-        agents = map(self._manager.agent_for, list_agents(fit))
-        found = {
-            "runs": [row.head.run for row in fit],
-            "left_out": len(rows) - len(fit),
-            "cost": sum(each for each in costs if each is not None),
-            "unpriced": costs.count(None),
-            "effects": sorted({spec.name for agent in agents for spec in agent.specs if spec.has_effects}),
-            "most": MOST_RUNS,
-        }
-        return json_response(found)
+        return json_response(self._runner.estimate(rows))
 
     async def begin_change(self, request: Request) -> Response:
         """Begin a change: one fork from step 1 for each of the runs."""
         given, caller = await parse_body(request, ChangeBody), request.state.caller
-        if given.change == type(given.change)():
-            raise RequestRejected(400, "The change changes nothing.", param="change")
         rows = [await self._manager.find_run(run, caller) for run in dict.fromkeys(given.runs)]
-        if unfit := [row.head.run for row in rows if not is_fit(row)]:
-            raise RequestRejected(400, f"Run {unfit[0]} has not ended, or is a child run.", param="runs")
-        for head in list_agents(rows):
-            changed_agent(self._manager, head, given.change, caller)  # what does not fit is an error now
-        kept = await self._runner.begin(given.change, [row.head.run for row in rows], caller)
-        return json_response({"name": kept.name}, 201)
+        return json_response({"name": await self._runner.begin(given.change, rows, caller)}, 201)
 
     async def changes(self, request: Request) -> Response:
         """Return the changes that were run over runs, the newest first."""
@@ -209,7 +178,8 @@ class ImproveApi:
         """Return how far a change is, and what it made better and worse."""
         from plait.lab.changed_runs import compare_pairs, judge_pair  # heavy: statistics
 
-        kept, caller = await self._find_change(request), request.state.caller
+        caller = request.state.caller
+        kept = await self._runner.find(request.path_params["name"], caller)
         is_active = self._runner.is_active(kept.name)  # before the forks are read, which end before it does
         forks, expected = await self._runner.find_forks(kept), await run_in_threadpool(self._datasets.find_expected)
         rows, pairs = list[dict[str, Any]](), []
@@ -234,16 +204,13 @@ class ImproveApi:
 
     async def cancel_change(self, request: Request) -> Response:
         """Begin no more forks of a change, and cancel those that go on."""
-        await self._runner.cancel(await self._find_change(request))
+        await self._runner.cancel(request.path_params["name"], request.state.caller)
         return json_response({})
 
     async def resume_change(self, request: Request) -> Response:
         """Go on with a change that was cancelled or interrupted."""
-        await self._runner.go_on(structs.replace(await self._find_change(request), is_cancelled=False))
+        await self._runner.resume(request.path_params["name"], request.state.caller)
         return json_response({})
-
-    async def _find_change(self, request: Request) -> KeptChange:
-        return await self._runner.find(str(request.path_params["name"]), request.state.caller)
 
     # -- ratings and the review
 
@@ -313,16 +280,6 @@ class ImproveApi:
             said = f"{name}.jsonl, line {given.line} has changed meanwhile."
             raise RequestRejected(409, said, hint="Load the data set again.", code="changed")
         return json_response(await run_in_threadpool(self._datasets.read, name))
-
-
-def is_fit(row: RunRow) -> bool:
-    """Return whether a change can be run over a run: it has ended, and is no child run."""
-    return row.status in OVER and row.head.caller is None
-
-
-def list_agents(rows: Iterable[RunRow]) -> list[RunHead]:
-    """Return one run of each agent that made some of these."""
-    return list({key_of_agent(row.head): row.head for row in rows}.values())
 
 
 def mark_texts(before: str, after: str) -> tuple[str, str, Any] | None:
