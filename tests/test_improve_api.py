@@ -80,7 +80,7 @@ def test_a_fork_gets_every_change_that_the_page_can_make(journal: Path) -> None:
         assert "6077" in sent and "Be brief." in sent and "Short! " in sent and "What is it?" in sent
         again = forked(server, fork["run"], at=1, loop="react")  # another loop has prompts of its own
         assert again["loop"] == "react" and "prompts" not in again["settings"]
-        assert forked(server, run, at=1, instructions="", model="")["settings"]["changed"] == ["instructions"]
+        assert "instructions" in forked(server, run, at=1, instructions="", model="")["settings"]["changed"]
 
 
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
