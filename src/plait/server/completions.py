@@ -23,8 +23,6 @@ from plait.tools.render import replace_surrogates
 from plait.view.live import format_event
 
 DONE = b"data: [DONE]\n\n"
-
-
 BODY = describe_body(
     "model:string messages:array",
     "stream:boolean stream_options:object session:string response_format:object modalities:array thoughts:boolean "
@@ -63,6 +61,8 @@ class CompletionFormat:
         self.pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
         self._asked, self._model, self._reasoning = asked, served.name, list[str]()
         self._base: dict[str, Any] = {}
+        self._before = ""
+        """What stands before the next content: what was sent before a call stays a paragraph."""
 
     async def open(self, run: str, part: int | None = None) -> None:
         self._base = {
@@ -85,8 +85,9 @@ class CompletionFormat:
         if not self._asked.stream:
             self._reasoning.append(reasoning)
             return b""
+        self._before = "\n\n" if self.pieces.is_withdrawn else self._before
         chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
-        return chunks + self._chunk({"content": content}) if content else chunks
+        return chunks + self._add_content(content)
 
     def end(self, ending: Ending) -> bytes:
         try:
@@ -95,7 +96,7 @@ class CompletionFormat:
             rest = self.pieces.rest(ending.content)
         except RequestRejected as error:
             return format_event(error.body())  # clients raise it
-        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(ending.files, ending.finish)
+        chunks = self._add_content(rest) + self._chunk(ending.files, ending.finish)
         if self._asked.include_usage and ending.run is not None:
             chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
@@ -114,6 +115,10 @@ class CompletionFormat:
         choice = {"index": 0, "message": message, "finish_reason": ending.finish, "logprobs": None}
         usage = usage_of(ending.run) if ending.run is not None else None
         return {**self._base, "choices": [choice], "usage": usage}
+
+    def _add_content(self, text: str) -> bytes:
+        before, self._before = self._before, "" if text else self._before
+        return self._chunk({"content": before + text}) if text else b""
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}

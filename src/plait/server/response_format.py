@@ -106,7 +106,6 @@ class ResponseFormat:
         self._number, self._items = -1, list[dict[str, Any]]()
         self._kind = self._text = ""
         """The type and the text of the open item; "" if none is open."""
-        self._withdrawn = 0
 
     async def open(self, run: str, part: int | None = None) -> None:
         store = self._manager.journal.store
@@ -144,10 +143,7 @@ class ResponseFormat:
 
     def add(self, event: Event) -> bytes:
         reasoning, content = self.pieces.add(event)
-        sent = b""
-        if self.pieces.withdrawn > self._withdrawn:
-            self._withdrawn = self.pieces.withdrawn
-            sent = self._close_item(phase="commentary")
+        sent = self._close_item(phase="commentary") if self.pieces.is_withdrawn else b""
         if reasoning and self._kind != "message":  # an answer that is being sent stays whole
             sent += self._write("reasoning", reasoning)
         return sent + self._write("message", content) if content else sent
@@ -190,8 +186,7 @@ class ResponseFormat:
         sent = b""
         if self._kind != kind:
             sent += self._close_item()
-            self._kind, text = kind, text.removeprefix("\n\n") if self._withdrawn else text
-            index, is_message = len(self._items), kind == "message"
+            self._kind, index, is_message = kind, len(self._items), kind == "message"
             self._number = max(self._number, ITEM * (index + 1) - 1)
             id, more = f"{'msg' if is_message else 'rs'}_{self._suffix}_{index}", _MORE[kind]
             self._item = {"type": kind, "id": id, "status": "in_progress", "content": [], **more}
