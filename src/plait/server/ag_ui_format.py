@@ -15,7 +15,7 @@ from plait.journal.store import read_timeline
 from plait.server.agents import ServedAgent
 from plait.server.chat_format import KINDS, usage_of
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, interruption_of, list_answered
+from plait.server.recorded_reply import Ending, ReplyFormat, interruption_of, list_answered
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
@@ -43,7 +43,7 @@ def error_event(error: RequestRejected) -> bytes:
     return format_event({"type": "RUN_ERROR", "message": str(error), "code": error.code or error.kind})
 
 
-class AgUiFormat:
+class AgUiFormat(ReplyFormat):
     """AG-UI. See `ReplyFormat`. `given` is the request.
 
     The ids of messages and calls begin with the run and the part. A client that asks again may have some of the part's
@@ -51,7 +51,7 @@ class AgUiFormat:
     question, and the part that follows sends its result; so it does if a child run of the call has asked.
     """
 
-    modalities: tuple[str, ...] = tuple(KINDS)
+    modalities = tuple(KINDS)
 
     def __init__(self, manager: RunManager, served: ServedAgent, given: RunAgentInput) -> None:
         self._manager, self._served, self._given, self._count = manager, served, given, 0

@@ -164,8 +164,11 @@ class AgentTurn:
                     # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)
                     if key is not None:
-                        for last in await self._manager.journal.store.list_turns(state.session, limit=1):
-                            await self._wait_for(last.run)  # at another server it may be for the same request
+                        store = self._manager.journal.store
+                        for last in await store.list_turns(state.session, limit=1):
+                            # At another server it may be for the same request.
+                            while (await store.find_run(last.run)).status == "running":
+                                await asyncio.sleep(TURN_POLL)
                         if await key.look():
                             raise RunExists(key.run, self._manager.journal.place)
                     if state.session != before and state.is_known:
@@ -180,10 +183,6 @@ class AgentTurn:
                     continue
                 active.keep(turn)
                 return active
-
-    async def _wait_for(self, run: str) -> None:
-        while (await self._manager.journal.store.find_run(run)).status == "running":
-            await asyncio.sleep(TURN_POLL)
 
     async def _find_state(self, named: str | None) -> ConversationState:
         asked, journal, caller = self._asked, self._manager.journal, self._caller

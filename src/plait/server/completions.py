@@ -16,7 +16,7 @@ from plait.server.auth import ANY, USE
 from plait.server.chat_format import ChatRequest, parse_request, usage_of
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
-from plait.server.recorded_reply import Ending
+from plait.server.recorded_reply import Ending, ReplyFormat
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
@@ -52,7 +52,7 @@ def completion_routes(manager: RunManager) -> list[ApiRoute]:
     ]
 
 
-class CompletionFormat:
+class CompletionFormat(ReplyFormat):
     """Chat completions. See `ReplyFormat`."""
 
     def __init__(self, served: ServedAgent, asked: ChatRequest) -> None:
@@ -65,12 +65,8 @@ class CompletionFormat:
         """What stands before the next content: what was sent before a call stays a paragraph."""
 
     async def open(self, run: str, part: int | None = None) -> None:
-        self._base = {
-            "id": f"chatcmpl-{run}",
-            "object": "chat.completion.chunk" if self._asked.stream else "chat.completion",
-            "created": int(time.time()),
-            "model": self._model,
-        }
+        kind = "chat.completion.chunk" if self._asked.stream else "chat.completion"
+        self._base = {"id": f"chatcmpl-{run}", "object": kind, "created": int(time.time()), "model": self._model}
 
     def begin(self) -> bytes:
         if self._asked.include_usage:
@@ -101,9 +97,6 @@ class CompletionFormat:
             chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
 
-    def abandon(self) -> bytes:
-        return b""
-
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         assert ending is not None, "a chat completion is answered at its end"
         if ending.error is not None:
@@ -126,5 +119,5 @@ class CompletionFormat:
 
 
 def _describe_model(served: ServedAgent) -> dict[str, Any]:
-    model = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
-    return {**model, "description": served.description} if served.description else model
+    about = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
+    return about | {"description": served.description}

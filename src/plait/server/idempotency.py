@@ -57,10 +57,8 @@ class RequestKey:
         for found in await self._store.list_kept(KIND, [self._name]):
             said = codec.decode_plain(found.data.decode())
             if said["digest"] != self._digest:
-                text, hint = (
-                    "The Idempotency-Key was used for another request.",
-                    "Send a new key with each new request.",
-                )
+                text = "The Idempotency-Key was used for another request."
+                hint = "Send a new key with each new request."
                 raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
             if time.time() - found.at > KEEP_REQUESTS:
                 await self.stand_for(self.run, is_answer=False)

@@ -57,17 +57,19 @@ class Ending(Struct, frozen=True):
 class ReplyFormat(Protocol):
     """Turns the events of a part into the answer to a request. `open` comes first and names the part (None: newest).
     `begin`, `add` and `end` return the bytes of a stream, `abandon` those of its end if nobody performs the run any
-    more. `whole` returns the JSON answer after all events (None: the part goes on), and may raise its error."""
+    more. `whole` returns the JSON answer after all events (None: the part goes on), and may raise its error.
+    `modalities` are the kinds of content that it can send."""
 
     pieces: ReplyPieces
-    modalities: tuple[str, ...]
+    modalities: tuple[str, ...] = ("text",)
 
     async def open(self, run: str, part: int | None = None) -> None: ...
     def begin(self) -> bytes: ...
     def add(self, event: Event) -> bytes: ...
     def end(self, ending: Ending) -> bytes: ...
-    def abandon(self) -> bytes: ...
     def whole(self, ending: Ending | None) -> dict[str, Any]: ...
+    def abandon(self) -> bytes:
+        return b""
 
 
 def interruption_of(run: str) -> RequestRejected:

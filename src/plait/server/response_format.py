@@ -29,7 +29,7 @@ from plait.server.chat_format import (
     usage_of,
 )
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, list_answered, response_id
+from plait.server.recorded_reply import Ending, ReplyFormat, list_answered, response_id
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.view.live import format_event
@@ -93,11 +93,9 @@ def _read_item(item: Any, where: str) -> Any:
     return item
 
 
-class ResponseFormat:
+class ResponseFormat(ReplyFormat):
     """Responses. See `ReplyFormat`. `asked` None: a response is retrieved, and its error is a part of it. A stream has
     only the events after the number `after`, and always the last one."""
-
-    modalities: tuple[str, ...] = ("text",)
 
     def __init__(
         self, manager: RunManager, caller: Caller, asked: ChatRequest | None = None, *, after: int = -1
@@ -162,9 +160,6 @@ class ResponseFormat:
         kind = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
         self._number = max(self._number, ITEM * (len(self._items) + 1) - 1, self._after)
         return sent + self._event(f"response.{kind}", response=response)
-
-    def abandon(self) -> bytes:
-        return b""
 
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         if ending is None:
@@ -237,11 +232,5 @@ class ResponseFormat:
                 content = [_PARTS["reasoning"] | {"text": item["content"][0]["text"]}]
                 id = item["id"].replace("msg_", "rs_", 1)
                 output.append({"type": "reasoning", "id": id, "status": "completed", "summary": [], "content": content})
-        return {
-            **self._base,
-            "status": status,
-            "error": error,
-            "incomplete_details": cause,
-            "output": output,
-            "usage": usage,
-        }
+        said = {"status": status, "error": error, "incomplete_details": cause, "output": output, "usage": usage}
+        return self._base | said
