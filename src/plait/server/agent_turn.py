@@ -77,9 +77,9 @@ class AgentTurn:
             active = await _unless_gone(request, self._begin(key))
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
+            if asked.stream and self._grace is not None:
+                return await self._follow(active.run, self._stream(active), headers, is_back=False)
             if asked.stream:
-                if self._grace is not None:
-                    return await self._follow(active.run, self._stream(active), headers, is_back=False)
                 return ReplyStream(self._stream(active), headers, None if goes_on else partial(active.cancel, GONE))
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
@@ -266,10 +266,8 @@ class ReplyStream(Response):
     `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
     with an empty message."""
 
-    def __init__(
-        self, parts: Parts, headers: Mapping[str, str] | None = None, leave: Callable[[], object] | None = None
-    ) -> None:
-        super().__init__(headers={**(headers or {}), "content-type": "text/event-stream", "x-accel-buffering": "no"})
+    def __init__(self, parts: Parts, headers: Mapping[str, str] = {}, leave: Callable[[], Any] | None = None) -> None:
+        super().__init__(headers={**headers, "content-type": "text/event-stream", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._leave, self._parts = leave, parts
 

@@ -188,10 +188,8 @@ def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
     for variable in (FULL, CLIENT, USER):
         for each in filter(None, map(str.strip, env.get(variable, "").split(","))):
             name, _, token = map(str.strip, each.partition("=")) if variable == USER else ("", "", each)
-            # No error shows a name: a token may be in its place.
-            if variable == USER and (
-                wrong := find_fault_of_name(name) if token else "has no token, or a token no name"
-            ):
+            wrong = find_fault_of_name(name) if token else "has no token, or a token no name"
+            if variable == USER and wrong:  # no error shows a name: a token may be in its place
                 raise ConfigError(f"{USER} can't be used: a name {wrong}.", hint="Write alice=TOKEN,bob=TOKEN.")
             if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
                 text = f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters"

@@ -88,8 +88,8 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
         text = f"The Idempotency-Key has more than {LONGEST} characters."
         raise RequestRejected(400, text, code="bad_idempotency_key")
     name = hashlib.sha256(f"{caller.owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
-    parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
-    parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
+    session = request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape")
+    parts = [request.url.path.encode(), request.url.query.encode(), await request.body(), session]
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     return await open_key(store, name, digest)
 

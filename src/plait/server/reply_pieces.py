@@ -49,7 +49,7 @@ class ReplyPieces:
         self.has_files = False
         """Whether tools may have returned files."""
         self.is_withdrawn = False
-        """Whether a call came after what was sent as content: with the last event."""
+        """Whether the last event was a call or a thought after text that was sent as content."""
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
