@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from plait.cli.run_output import next_steps
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.models.base import Abilities
-from plait.server.reply_pieces import ReplyPieces
+from plait.server.agents import ServedAgent
+from plait.server.chat_format import ChatRequest
+from plait.server.completions import CompletionFormat
+from plait.server.recorded_reply import Ending
 
 ABOUT = "Lyon has 522,250 people. " * 20
 
@@ -142,9 +147,10 @@ def call(name: str, arguments: str) -> dict[str, Any]:
 def pieces(events: list[ev.Event], answer: str, tools: bool = True) -> list[str]:
     """Return the content that a server streams for these events, and what it sends at the end."""
     agent = plait.Agent("tool_calling", model=plait.Scripted([]), tools=[people] if tools else [], journal=False)
-    made = ReplyPieces(agent, thoughts=False)
-    sent = [made.add(each)[1] for each in events]
-    return [each for each in (*sent, made.rest(answer)) if each]
+    made = CompletionFormat(ServedAgent("people", agent), ChatRequest("people", (), stream=True))
+    sent = b"".join([*map(made.add, events), made.end(Ending(answer))]).decode()
+    deltas = [json.loads(each)["choices"][0]["delta"] for each in re.findall("data: ({.*)", sent)]
+    return [each["content"] for each in deltas if "content" in each]
 
 
 def test_a_server_streams_the_answer_of_tool_calling_while_it_is_written() -> None:

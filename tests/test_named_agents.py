@@ -625,6 +625,7 @@ async def test_a_server_goes_on_with_a_run_that_another_program_began_with_the_a
     manager = RunManager([serve_agent("shop", agent, ServeTable()), serve_agent("b", agent_with(None), ServeTable())])
     going = await manager.resume(run.id, "yes", question=run.outcome.question)
     assert (await going.done()).answer == "Refunded."
-    forked = await manager.fork(run.id, 2, {})
+    head = manager.journal.head(run.id)
+    forked = await manager.fork_with(manager.agent_for(head), head, 2)
     assert (await forked.done()).answer == "Refunded."
     assert log_of(shop).count("refund A1 with Shop") == 1

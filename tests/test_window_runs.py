@@ -99,12 +99,14 @@ async def test_another_owners_run_is_not_cancelled(journal: Path) -> None:
 async def test_a_fork_may_change_the_loop(journal: Path) -> None:
     manager = manager_of(journal, ASK, DONE)
     run = (await (await manager.start("plait", "?", caller=ONE)).done()).id
-    fork = await (await manager.fork(run, 1, {"loop": "json", "options": {"max_parse_errors": 5}}, caller=ONE)).done()
-    head = manager.journal.head(fork.id)
+    before = manager.journal.head(run)
+    agent = change_agent(manager.agent_for(before), {"loop": "json", "options": {"max_parse_errors": 5}})
+    forked = await manager.fork_with(agent, before, 1, **manager.annotate_fork(before, ONE))
+    head = manager.journal.head((await forked.done()).id)
     assert (head.parent, head.loop["options"]["max_parse_errors"]) == (run, 5)
     assert RunLabel.parse(head.label) == RunLabel(ONE.owner, "plait")
     with pytest.raises(UnknownRun):
-        await manager.fork(run, 1, {}, caller=TWO)
+        await manager.find_run(run, TWO)
 
 
 def test_a_fork_keeps_models_of_single_phases_unless_all_get_another() -> None:

@@ -101,7 +101,10 @@ def _parse_input(body: bytes) -> RunAgentInput:
 
 def _read_question(given: RunAgentInput) -> dict[str, Any]:
     """Return the fields of a `ChatRequest` for a message of the user, with what the page adds to it."""
-    messages = [_as_chat_message(each) for each in given.messages if each.role not in ("reasoning", "activity")]
+    messages = [each.model_dump() for each in given.messages if each.role not in ("reasoning", "activity")]
+    for each in messages:
+        if isinstance(each.get("content"), list):
+            each["content"] = [_as_chat_part(part) for part in each["content"]]
     context = "\n\n".join(f"{each.description}:\n{each.value}" for each in given.context or ())
     system, known, earlier = parse_messages(messages)
     said = {"state": given.state, "forwarded_props": given.forwarded_props}
@@ -112,29 +115,16 @@ def _read_question(given: RunAgentInput) -> dict[str, Any]:
     return {"system": "\n\n".join(filter(str.strip, (system, context))), "messages": known, "earlier": earlier, **about}
 
 
-def _as_chat_message(message: Any) -> dict[str, Any]:
-    """Return a message of AG-UI as one of chat completions."""
-    content = message.content
-    if isinstance(content, list):
-        content = [_as_chat_part(each) for each in content]
-    said = {"role": message.role, "content": content}
-    if message.role == "tool":
-        return said | {"tool_call_id": message.tool_call_id}
-    if calls := getattr(message, "tool_calls", None):
-        said["tool_calls"] = [{"id": each.id, "function": each.function.model_dump()} for each in calls]
-    return said
-
-
-def _as_chat_part(part: Any) -> dict[str, Any]:
-    if part.type == "text":
-        return {"type": "text", "text": part.text}
-    url = part.source.value
-    if part.source.type == "data":
-        url = f"data:{part.source.mime_type};base64,{url}"
-    if part.type == "image":
+def _as_chat_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a message of AG-UI as one of chat completions."""
+    if part["type"] == "text":
+        return part
+    source, about = part["source"], part.get("metadata")
+    url = f"data:{source['mime_type']};base64,{source['value']}" if source["type"] == "data" else source["value"]
+    if part["type"] == "image":
         return {"type": "image_url", "image_url": {"url": url}}
-    about = part.metadata if isinstance(part.metadata, dict) else {}
-    return {"type": "file", "file": {"file_data": url, "filename": str(about.get("filename") or "")}}
+    name = about.get("filename") if isinstance(about, dict) else None
+    return {"type": "file", "file": {"file_data": url, "filename": str(name or "")}}
 
 
 def _read_resume(resume: Sequence[ResumeEntry], row: RunRow | None) -> dict[str, Any]:
@@ -145,24 +135,24 @@ def _read_resume(resume: Sequence[ResumeEntry], row: RunRow | None) -> dict[str,
     if waits is None or entry.interrupt_id != waits.question:
         text = f"Interrupt {entry.interrupt_id!r} is not open in this thread. It may have been answered before."
         raise StaleAnswer(text, run=run, waits=(waits,) if waits is not None else (), hint=None if waits else "")
+    if others:
+        raise BadAnswer("One interrupt is open, and there are more answers.", run=run, waits=waits)
     said = entry.payload if entry.status == "resolved" else False
-    fields = said if isinstance(said, dict) else {"approved": said} if isinstance(said, bool) else {}
-    approved, edited, reason = (fields.get(name) for name in ("approved", "editedArgs", "reason"))
-    reason = reason if isinstance(reason, str) else ""
-    answer: str | None = said if isinstance(said, str) else None
-    if waits.kind == "question":
-        if entry.status == "cancelled":
-            answer = "The user gave no answer."
-        elif answer is None:
-            answer = encode(said).decode()
-    elif approved is True:
-        answer = "yes" if edited is None else f"edit {encode(edited).decode()}"
-    elif approved is False and waits.kind == "approval":
-        answer = f"no: {reason}" if reason.strip() else "no"
-    elif approved is False:  # other words than no say what to change in the plan
-        answer = f"Change this: {reason}" if reason.strip() else "no"
-    if answer is None or others:
-        text = f"The answer to interrupt {waits.question} does not fit its responseSchema."
-        text = "One interrupt is open, and there are more answers." if others else text
-        raise BadAnswer(text, run=run, waits=waits)
+    fields = said if isinstance(said, dict) else {"approved": said}
+    edited, reason = fields.get("editedArgs"), fields.get("reason")
+    has_reason = isinstance(reason, str) and reason.strip()
+    match waits.kind, fields.get("approved"):
+        case _ if isinstance(said, str):
+            answer = said
+        case "question", _:
+            answer = encode(said).decode() if entry.status == "resolved" else "The user gave no answer."
+        case _, True:
+            answer = "yes" if edited is None else f"edit {encode(edited).decode()}"
+        case kind, False if has_reason:  # other words than no say what to change in the plan
+            answer = f"no: {reason}" if kind == "approval" else f"Change this: {reason}"
+        case _, False:
+            answer = "no"
+        case _:
+            text = f"The answer to interrupt {waits.question} does not fit its responseSchema."
+            raise BadAnswer(text, run=run, waits=waits)
     return {"messages": (ChatMessage("user", answer),), "answers": waits.question}

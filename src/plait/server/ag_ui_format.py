@@ -15,7 +15,7 @@ from plait.journal.store import read_timeline
 from plait.server.agents import ServedAgent
 from plait.server.chat_format import KINDS, usage_of
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, interruption_of, list_answered
+from plait.server.recorded_reply import Ending, ReplyFormat, interruption_of, list_answered
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
@@ -43,7 +43,7 @@ def error_event(error: RequestRejected) -> bytes:
     return format_event({"type": "RUN_ERROR", "message": str(error), "code": error.code or error.kind})
 
 
-class AgUiFormat:
+class AgUiFormat(ReplyFormat):
     """AG-UI. See `ReplyFormat`. `given` is the request.
 
     The ids of messages and calls begin with the run and the part. A client that asks again may have some of the part's
@@ -51,11 +51,11 @@ class AgUiFormat:
     question, and the part that follows sends its result; so it does if a child run of the call has asked.
     """
 
-    modalities: tuple[str, ...] = tuple(KINDS)
+    modalities = tuple(KINDS)
 
     def __init__(self, manager: RunManager, served: ServedAgent, given: RunAgentInput) -> None:
-        self._manager, self._served, self._given = manager, served, given
-        self._count = self._withdrawn = 0
+        self._manager, self._served, self._given, self._count = manager, served, given, 0
+        self._ids = {"threadId": given.thread_id, "runId": given.run_id}
         self._kind = self._message = self._step = ""
         """The type and the id of the open message, and the open step; "" if none is open."""
         self._calls = list[tuple[Call, str]]()
@@ -92,20 +92,15 @@ class AgUiFormat:
             self._before = {id for _, id in self._calls}
         self._is_new_page = is_again and not self._given.messages
         if self._is_new_page:
-            self._snapshot = await self._recorded_messages(row.head.session)
+            self._snapshot = []
+            for turn in await store.list_turns(row.head.session, limit=TURNS):
+                self._snapshot.append({"id": f"{turn.run}_question", "role": "user", "content": turn.question})
+                if turn.run == run:
+                    break
+                if turn.answer is not None:
+                    self._snapshot.append({"id": f"{turn.run}_answer", "role": "assistant", "content": turn.answer})
         elif is_again:
             self._snapshot = [each.model_dump(by_alias=True, mode="json") for each in self._given.messages]
-
-    async def _recorded_messages(self, session: str) -> list[dict[str, Any]]:
-        """Return the texts of a session up to the question of the run."""
-        found: list[dict[str, Any]] = []
-        for turn in await self._manager.journal.store.list_turns(session, limit=TURNS):
-            found.append({"id": f"{turn.run}_question", "role": "user", "content": turn.question})
-            if turn.run == self._run:
-                break
-            if turn.answer is not None:
-                found.append({"id": f"{turn.run}_answer", "role": "assistant", "content": turn.answer})
-        return found
 
     def begin(self) -> bytes:
         about = {"protocolVersion": VERSION, "metadata": {"plait": {"run": self._run}}}
@@ -113,25 +108,30 @@ class AgUiFormat:
         if self._state is not None:
             sent += self._event("STATE_SNAPSHOT", snapshot=self._state)
         if self._snapshot is not None:
-            # A client keeps its reasoning unless a snapshot has some.
             has = [each for each in self._snapshot if not each["id"].startswith(self._prefix)]
             own = [each for each in self._snapshot if each["id"].startswith(self._prefix)]
+            # A client keeps its reasoning unless a snapshot has some.
             has += [{**each, "content": ""} for each in own if each["role"] == "reasoning"]
             sent += self._event("MESSAGES_SNAPSHOT", messages=has)
-        if (asked := self._approval(self._part)) is not None and (asked.run != self._run or not self._shows_calls):
+        asked = self._answered[self._part - 1][1] if self._part else None
+        if asked is not None and asked.call is not None and (asked.run != self._run or not self._shows_calls):
             # The client gets no result of the call itself.
             id = f"{self._run}_{self._part - 1}_{asked.question}"
-            if self._is_new_page and asked.call is not None:
+            if self._is_new_page:
                 sent += self._send_call(id, asked.call.tool, asked.call.input)
-            sent += self._result(id, _describe_decision(asked))
+            match asked.answer:
+                case Decision(action="yes"):
+                    text = "Approved."
+                case Decision(action="edit"):
+                    text = f"Approved, with {encode(asked.edited_input).decode()}"
+                case answer:
+                    text = f"Refused. {getattr(answer, 'text', '')}".strip()
+            sent += self._result(id, text)
         return sent
 
     def add(self, event: Event) -> bytes:
         reasoning, content = self.pieces.add(event)
-        sent = b""
-        if self.pieces.withdrawn > self._withdrawn:
-            self._withdrawn = self.pieces.withdrawn
-            sent = self._close_message()
+        sent = self._close_message() if self.pieces.is_withdrawn else b""
         if reasoning and self._kind != "TEXT_MESSAGE":  # an answer that is being sent stays whole
             sent += self._write("REASONING_MESSAGE", reasoning)
         if content:
@@ -174,8 +174,17 @@ class AgUiFormat:
             sent += self._event("CUSTOM", name="files", value=ending.files)
         about: dict[str, Any] = {"outcome": {"type": "success"}}
         if waits is not None:
-            call, interrupt = self._interrupt(waits)
-            sent, about["outcome"] = sent + call, {"type": "interrupt", "interrupts": [interrupt]}
+            interrupt: dict[str, Any] = {
+                "id": waits.question,
+                "message": replace_surrogates(waits.reason),
+                "responseSchema": APPROVAL if waits.kind != "question" else {"type": "string"},
+                "reason": "input_required" if waits.kind == "question" else "confirmation",
+                "metadata": {"plait": {"kind": waits.kind, "tool": waits.tool, "input": waits.input}},
+            }
+            if waits.tool:
+                interrupt |= {"reason": "tool_call", "toolCallId": f"{self._prefix}{waits.question}"}
+                sent += self._send_call(interrupt["toolCallId"], waits.tool, waits.input)
+            about["outcome"] = {"type": "interrupt", "interrupts": [interrupt]}
         elif run is not None:
             about |= {"result": run.answer, "metadata": {"plait": {"status": run.status, "reason": run.reason}}}
         if run is not None and not self._part:  # the later parts have no counts of their own
@@ -190,10 +199,6 @@ class AgUiFormat:
         raise NotImplementedError("AG-UI answers by streams only.")
 
     # -- messages, steps and calls
-
-    @property
-    def _ids(self) -> dict[str, str]:
-        return {"threadId": self._given.thread_id, "runId": self._given.run_id}
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         return format_event({"type": kind, **fields})
@@ -211,7 +216,6 @@ class AgUiFormat:
             sent += b"" if is_answer else self._event("REASONING_START", messageId=self._message)
             role = "assistant" if is_answer else "reasoning"
             sent += self._event(f"{kind}_START", messageId=self._message, role=role)
-            text = text.removeprefix("\n\n") if self._withdrawn else text
         return sent + self._event(f"{kind}_CONTENT", messageId=self._message, delta=text)
 
     def _close_message(self) -> bytes:
@@ -237,27 +241,24 @@ class AgUiFormat:
 
     def _take_call(self, call: Call) -> str | None:
         """Return the id of a call that ends; None for one that did not begin."""
-        found = next((each for each in self._calls if each[0] == call), None)
-        if found is None:
-            return None
-        self._calls.remove(found)
-        return found[1]
+        for known, id in self._calls:
+            if known == call:
+                self._calls.remove((known, id))
+                return id
+        return None
 
     def _name_call(self, call: Call, part: int) -> str:
-        """Return the id of a call that begins in a part."""
-        if (asked := self._approval(part)) is not None and asked.run == self._run and _is_about(asked, call):
-            id = f"{self._run}_{part - 1}_{asked.question}"
-            if not self._named[id]:
-                self._named[id] += 1
-                return id
+        """Return the id of a call that begins in a part: that of the question, if it waited for approval, perhaps with
+        another input."""
         id = f"{self._run}_{part}_{hashlib.sha256(encode(call)).hexdigest()[:12]}"
+        match self._answered[part - 1][1] if part else None:
+            case Question(run=self._run, call=Call(tool=call.tool, input=given), answer=answer) as asked:
+                inputs = (given, asked.edited_input, answer.value if isinstance(answer, Decision) else None)
+                approved = f"{self._run}_{part - 1}_{asked.question}"
+                if encode(call.input) in map(encode, inputs) and not self._named[approved]:
+                    id = approved
         self._named[id] += 1
         return id if self._named[id] == 1 else f"{id}_{self._named[id]}"
-
-    def _approval(self, part: int) -> Question | None:
-        """Return the call that was approved or refused when a part began; None for another question."""
-        asked = self._answered[part - 1][1] if part else None
-        return asked if asked is not None and asked.call is not None else None
 
     def _send_call(self, id: str, tool: str, input: Any) -> bytes:
         given = encode(input if input is not None else {}).decode()
@@ -269,46 +270,16 @@ class AgUiFormat:
         fields = {"messageId": self._new_id(), "toolCallId": call, "content": text, "role": "tool"}
         return self._close_message() + self._event("TOOL_CALL_RESULT", **fields)
 
-    # -- state and interrupts
-
     def _change_state(self, new: Any) -> bytes:
         """Send the new state: what changed in it, if the client has an object."""
         old, self._state = self._state, new
         if not isinstance(old, dict) or not isinstance(new, dict):
             return self._event("STATE_SNAPSHOT", snapshot=new)
         delta: list[dict[str, Any]] = [{"op": "remove", "path": _pointer(name)} for name in old if name not in new]
-        for name, value in new.items():
-            if name not in old or encode(old[name]) != encode(value):
-                delta.append({"op": "add", "path": _pointer(name), "value": value})
+        changed = [name for name in new if name not in old or encode(old[name]) != encode(new[name])]
+        delta += [{"op": "add", "path": _pointer(name), "value": new[name]} for name in changed]
         return self._event("STATE_DELTA", delta=delta) if delta else b""
-
-    def _interrupt(self, waits: Waiting) -> tuple[bytes, dict[str, Any]]:
-        """Return the events of the call that waits for approval, and the interrupt."""
-        sent, kind = b"", {"question": "input_required", "plan": "confirmation"}.get(waits.kind, "tool_call")
-        asks: dict[str, Any] = {"id": waits.question, "message": replace_surrogates(waits.reason)}
-        asks["responseSchema"] = APPROVAL if waits.kind != "question" else {"type": "string"}
-        if kind == "tool_call" and not waits.tool:
-            kind = "confirmation"
-        elif kind == "tool_call":
-            asks["toolCallId"] = id = f"{self._prefix}{waits.question}"
-            sent = self._send_call(id, waits.tool, waits.input)
-        about = {"plait": {"kind": waits.kind, "tool": waits.tool, "input": waits.input}}
-        return sent, {**asks, "reason": kind, "metadata": about}
 
 
 def _pointer(name: str) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")
-
-
-def _is_about(asked: Question, call: Call) -> bool:
-    """Return whether a call is the one that waited for approval, perhaps with the user's input."""
-    inputs = [asked.call.input if asked.call is not None else None, asked.edited_input]
-    inputs += [asked.answer.value] if isinstance(asked.answer, Decision) else []
-    named = asked.call is not None and asked.call.tool == call.tool
-    return named and encode(call.input) in map(encode, inputs)
-
-
-def _describe_decision(asked: Question) -> str:
-    if not isinstance(asked.answer, Decision) or asked.answer.action == "refuse":
-        return f"Refused. {getattr(asked.answer, 'text', '')}".strip()
-    return "Approved." if asked.answer.action == "yes" else f"Approved, with {encode(asked.edited_input).decode()}"

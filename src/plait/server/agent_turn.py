@@ -77,9 +77,9 @@ class AgentTurn:
             active = await _unless_gone(request, self._begin(key))
             await format.open(active.run)
             headers = self._headers(active.run, active.session)
+            if asked.stream and self._grace is not None:
+                return await self._follow(active.run, self._stream(active), headers, is_back=False)
             if asked.stream:
-                if self._grace is not None:
-                    return await self._follow(active.run, self._stream(active), headers, is_back=False)
                 return ReplyStream(self._stream(active), headers, None if goes_on else partial(active.cancel, GONE))
             if asked.background:
                 return json_response(format.whole(None), headers=headers)
@@ -164,8 +164,11 @@ class AgentTurn:
                     # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)
                     if key is not None:
-                        for last in await self._manager.journal.store.list_turns(state.session, limit=1):
-                            await self._wait_for(last.run)  # at another server it may be for the same request
+                        store = self._manager.journal.store
+                        for last in await store.list_turns(state.session, limit=1):
+                            # At another server it may be for the same request.
+                            while (await store.find_run(last.run)).status == "running":
+                                await asyncio.sleep(TURN_POLL)
                         if await key.look():
                             raise RunExists(key.run, self._manager.journal.place)
                     if state.session != before and state.is_known:
@@ -180,10 +183,6 @@ class AgentTurn:
                     continue
                 active.keep(turn)
                 return active
-
-    async def _wait_for(self, run: str) -> None:
-        while (await self._manager.journal.store.find_run(run)).status == "running":
-            await asyncio.sleep(TURN_POLL)
 
     async def _find_state(self, named: str | None) -> ConversationState:
         asked, journal, caller = self._asked, self._manager.journal, self._caller
@@ -267,10 +266,8 @@ class ReplyStream(Response):
     `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and ends it
     with an empty message."""
 
-    def __init__(
-        self, parts: Parts, headers: Mapping[str, str] | None = None, leave: Callable[[], object] | None = None
-    ) -> None:
-        super().__init__(headers={**(headers or {}), "content-type": "text/event-stream", "x-accel-buffering": "no"})
+    def __init__(self, parts: Parts, headers: Mapping[str, str] = {}, leave: Callable[[], Any] | None = None) -> None:
+        super().__init__(headers={**headers, "content-type": "text/event-stream", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._leave, self._parts = leave, parts
 

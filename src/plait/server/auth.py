@@ -24,8 +24,6 @@ SHORTEST = 16
 """Characters of a token. A shorter one can be guessed."""
 LOGGED_IN = 12 * 3600
 """Seconds that a browser stays logged in."""
-
-
 VIEW, USE, APPROVE, CHANGE = ROLES = ("view", "use", "approve", "change")
 """What a user may do: see all runs, not only the user's own; talk to agents; answer approvals; fork, rate, resume,
 cancel and delete all runs that the user sees, and change data sets."""
@@ -115,11 +113,11 @@ class BrowserLogin:
 @dataclass(frozen=True)
 class _KnownToken:
     token: str
-    signer: bytes
     caller: Caller
 
     def sign(self, text: str) -> str:
-        return hmac.digest(self.signer, text.encode("utf-8", "surrogateescape"), "sha256").hex()
+        signer = hmac.digest(self.token.encode(), b"plait: a browser that logged in", "sha256")
+        return hmac.digest(signer, text.encode("utf-8", "surrogateescape"), "sha256").hex()
 
 
 class AccessTokens:
@@ -132,13 +130,8 @@ class AccessTokens:
         self._known = list[_KnownToken]()
         for token in dict.fromkeys((*full, *clients)):
             owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
-            self._add(token, Caller(owner, token in full))
-        for name, token in users:
-            self._add(token, Caller.of_user(name, {"*": ()}))
-
-    def _add(self, token: str, caller: Caller) -> None:
-        signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
-        self._known.append(_KnownToken(token, signer, caller))
+            self._known.append(_KnownToken(token, Caller(owner, token in full)))
+        self._known += [_KnownToken(token, Caller.of_user(name, {"*": ()})) for name, token in users]
 
     @property
     def are_set(self) -> bool:
@@ -191,24 +184,22 @@ def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
     """Read the tokens from the environment. Raises `ConfigError` for a token that can be guessed, or that has two
     meanings."""
     env = os.environ if environ is None else environ
-    found = list[tuple[str, str, str]]()
+    found: dict[str, tuple[str, str]] = {}
     for variable in (FULL, CLIENT, USER):
         for each in filter(None, map(str.strip, env.get(variable, "").split(","))):
-            name, _, token = each.partition("=") if variable == USER else ("", "", each)
-            found.append((variable, name.strip(), token.strip()))
-    meanings: dict[str, tuple[str, str]] = {}
-    for variable, name, token in found:  # no error shows a name: a token may be in its place
-        if variable == USER and (wrong := find_fault_of_name(name) if token else "has no token, or a token no name"):
-            raise ConfigError(f"{USER} can't be used: a name {wrong}.", hint="Write alice=TOKEN,bob=TOKEN.")
-        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-            text = f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters"
-            hint = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".'
-            raise ConfigError(f"{text}, no spaces.", hint=hint)
-        if (other := meanings.setdefault(token, (variable, name))) != (variable, name):
-            where = f"Two names in {USER}" if other[0] == variable else f"{other[0]} and {variable}"
-            raise ConfigError(f"{where} contain the same token.", hint="Give each a token of its own.")
-    full, clients = ([token for variable, _, token in found if variable == wanted] for wanted in (FULL, CLIENT))
-    return AccessTokens(full, clients, [(name, token) for variable, name, token in found if variable == USER])
+            name, _, token = map(str.strip, each.partition("=")) if variable == USER else ("", "", each)
+            wrong = find_fault_of_name(name) if token else "has no token, or a token no name"
+            if variable == USER and wrong:  # no error shows a name: a token may be in its place
+                raise ConfigError(f"{USER} can't be used: a name {wrong}.", hint="Write alice=TOKEN,bob=TOKEN.")
+            if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+                text = f"A token in {variable} can't be used: it needs {SHORTEST} or more printable ASCII characters"
+                hint = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".'
+                raise ConfigError(f"{text}, no spaces.", hint=hint)
+            if (other := found.setdefault(token, (variable, name))) != (variable, name):
+                where = f"Two names in {USER}" if other[0] == variable else f"{other[0]} and {variable}"
+                raise ConfigError(f"{where} contain the same token.", hint="Give each a token of its own.")
+    full, clients = ([token for token, (its, _) in found.items() if its == wanted] for wanted in (FULL, CLIENT))
+    return AccessTokens(full, clients, [(name, token) for token, (its, name) in found.items() if its == USER])
 
 
 def find_fault_of_name(name: str) -> str:

@@ -16,15 +16,13 @@ from plait.server.auth import ANY, USE
 from plait.server.chat_format import ChatRequest, parse_request, usage_of
 from plait.server.errors import RequestRejected, json_response
 from plait.server.openapi import ApiRoute, describe_body
-from plait.server.recorded_reply import Ending
+from plait.server.recorded_reply import Ending, ReplyFormat
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.tools.render import replace_surrogates
 from plait.view.live import format_event
 
 DONE = b"data: [DONE]\n\n"
-
-
 BODY = describe_body(
     "model:string messages:array",
     "stream:boolean stream_options:object session:string response_format:object modalities:array thoughts:boolean "
@@ -54,7 +52,7 @@ def completion_routes(manager: RunManager) -> list[ApiRoute]:
     ]
 
 
-class CompletionFormat:
+class CompletionFormat(ReplyFormat):
     """Chat completions. See `ReplyFormat`."""
 
     def __init__(self, served: ServedAgent, asked: ChatRequest) -> None:
@@ -63,14 +61,12 @@ class CompletionFormat:
         self.pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=typed, streams=asked.stream)
         self._asked, self._model, self._reasoning = asked, served.name, list[str]()
         self._base: dict[str, Any] = {}
+        self._before = ""
+        """What stands before the next content: what was sent before a call stays a paragraph."""
 
     async def open(self, run: str, part: int | None = None) -> None:
-        self._base = {
-            "id": f"chatcmpl-{run}",
-            "object": "chat.completion.chunk" if self._asked.stream else "chat.completion",
-            "created": int(time.time()),
-            "model": self._model,
-        }
+        kind = "chat.completion.chunk" if self._asked.stream else "chat.completion"
+        self._base = {"id": f"chatcmpl-{run}", "object": kind, "created": int(time.time()), "model": self._model}
 
     def begin(self) -> bytes:
         if self._asked.include_usage:
@@ -85,8 +81,9 @@ class CompletionFormat:
         if not self._asked.stream:
             self._reasoning.append(reasoning)
             return b""
+        self._before = "\n\n" if self.pieces.is_withdrawn else self._before
         chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
-        return chunks + self._chunk({"content": content}) if content else chunks
+        return chunks + self._add_content(content)
 
     def end(self, ending: Ending) -> bytes:
         try:
@@ -95,13 +92,10 @@ class CompletionFormat:
             rest = self.pieces.rest(ending.content)
         except RequestRejected as error:
             return format_event(error.body())  # clients raise it
-        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk(ending.files, ending.finish)
+        chunks = self._add_content(rest) + self._chunk(ending.files, ending.finish)
         if self._asked.include_usage and ending.run is not None:
             chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
-
-    def abandon(self) -> bytes:
-        return b""
 
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         assert ending is not None, "a chat completion is answered at its end"
@@ -115,11 +109,15 @@ class CompletionFormat:
         usage = usage_of(ending.run) if ending.run is not None else None
         return {**self._base, "choices": [choice], "usage": usage}
 
+    def _add_content(self, text: str) -> bytes:
+        before, self._before = self._before, "" if text else self._before
+        return self._chunk({"content": before + text}) if text else b""
+
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return format_event({**self._base, **more, "choices": [choice]})
 
 
 def _describe_model(served: ServedAgent) -> dict[str, Any]:
-    model = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
-    return {**model, "description": served.description} if served.description else model
+    about = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
+    return about | {"description": served.description}

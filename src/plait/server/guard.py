@@ -26,27 +26,12 @@ logger = logging.getLogger("plait.server")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 OPEN, CLIENTS, USERS, FULL = "open", "clients", "users", "full"
 NEEDS = {
-    "/": OPEN,
-    "/chat": OPEN,
-    "/login": OPEN,
-    "/logout": OPEN,
-    "/favicon.ico": OPEN,
-    "/page/": OPEN,
-    "/health": OPEN,
-    "/health/": OPEN,
-    "/v1": CLIENTS,
-    "/v1/": CLIENTS,
-    "/openapi.json": CLIENTS,
-    "/mcp": CLIENTS,
-    "/mcp/": CLIENTS,
-    "/ag-ui": CLIENTS,
-    "/ag-ui/": CLIENTS,
-    "/api/": USERS,
-    "/comparison": USERS,
+    OPEN: ("/", "/chat", "/login", "/logout", "/favicon.ico", "/page/", "/health/"),
+    CLIENTS: ("/v1/", "/openapi.json", "/mcp/", "/ag-ui/"),
+    USERS: ("/api/", "/comparison"),
 }
-"""Who may ask for a path: anybody; callers of all kinds; users of the pages and full tokens, as far as the role of the
-route allows; or only full tokens. A path that ends in / covers all below it. Every other path needs a full token."""
-
+"""The paths for which anybody may ask; callers of all kinds; users of the pages and full tokens, as far as the role of
+the route allows. A path that ends in / covers all below it. Every other path needs a full token."""
 USUAL = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -241,8 +226,10 @@ def _check_path(scope: Scope) -> None:
 
 def find_needs(path: str) -> str:
     """Return who may ask for a path: OPEN, CLIENTS, USERS or FULL."""
-    below = (needs for known, needs in NEEDS.items() if known[1:].endswith("/") and path.startswith(known))
-    return NEEDS.get(path) or next(below, FULL)
+    for needs, paths in NEEDS.items():
+        if path in paths or f"{path}/".startswith(tuple(each for each in paths if each[1:].endswith("/"))):
+            return needs
+    return FULL
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

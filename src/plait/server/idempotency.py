@@ -57,10 +57,8 @@ class RequestKey:
         for found in await self._store.list_kept(KIND, [self._name]):
             said = codec.decode_plain(found.data.decode())
             if said["digest"] != self._digest:
-                text, hint = (
-                    "The Idempotency-Key was used for another request.",
-                    "Send a new key with each new request.",
-                )
+                text = "The Idempotency-Key was used for another request."
+                hint = "Send a new key with each new request."
                 raise RequestRejected(422, text, hint=hint, code="idempotency_key_reused", may_retry=False)
             if time.time() - found.at > KEEP_REQUESTS:
                 await self.stand_for(self.run, is_answer=False)
@@ -90,8 +88,8 @@ async def read_key(request: Request, store: Store) -> RequestKey | None:
         text = f"The Idempotency-Key has more than {LONGEST} characters."
         raise RequestRejected(400, text, code="bad_idempotency_key")
     name = hashlib.sha256(f"{caller.owner}\0{key}".encode("utf-8", "surrogateescape")).hexdigest()
-    parts = [request.url.path.encode(), request.url.query.encode(), await request.body()]
-    parts.append(request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape"))
+    session = request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape")
+    parts = [request.url.path.encode(), request.url.query.encode(), await request.body(), session]
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     return await open_key(store, name, digest)
 

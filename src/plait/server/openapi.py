@@ -60,11 +60,6 @@ class ApiRoute(RoleRoute):
         self.body, self.query = body, query
 
 
-def _describe_access(needs: str, role: str) -> str:
-    users = {"": "", ANY: ", or a user"}.get(role, f", or a user with the role '{role}'")
-    return f"Needs a {'full token' if needs in (FULL, USERS) else 'token'}{users}."
-
-
 async def answer_document(request: Request) -> Response:
     """Return this document."""
     described = [each for each in request.app.routes if isinstance(each, ApiRoute)]
@@ -82,9 +77,12 @@ async def answer_document(request: Request) -> Response:
             "summary": (inspect.getdoc(route.endpoint) or "").partition("\n\n")[0].replace("\n", " "),
             "responses": {"2XX": {"description": "The answer."}, "default": {"$ref": "#/components/responses/Error"}},
             **({"parameters": parameters} if parameters else {}),
-            **({"security": []} if (needs := find_needs(route.path)) == OPEN else {}),
-            **({"description": _describe_access(needs, route.role)} if needs != OPEN else {}),
         }
+        if (needs := find_needs(route.path)) == OPEN:
+            operation["security"] = []
+        else:
+            users = {"": "", ANY: ", or a user"}.get(route.role, f", or a user with the role '{route.role}'")
+            operation["description"] = f"Needs a {'full token' if needs in (FULL, USERS) else 'token'}{users}."
         if route.body is not None:
             schema = schemas[route.body] if isinstance(route.body, type) else route.body
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

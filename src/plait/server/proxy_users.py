@@ -35,7 +35,17 @@ class ProxyUsers:
         if not re.fullmatch(r"([A-Za-z0-9]+(-[A-Za-z0-9]+)*)?", table.user_header):
             text = f"user_header in [serve] is {table.user_header!r}, which is not a header's name."
             raise ConfigError(text, hint="Use letters, digits and single '-', such as X-Forwarded-User.")
-        self._proxies = [_read_network(each) for each in table.proxies]
+        self._proxies = list[ipaddress.IPv4Network | ipaddress.IPv6Network]()
+        for proxy in table.proxies:
+            try:
+                self._proxies.append(ipaddress.ip_network(proxy))
+            except ValueError as why:
+                text = f"proxies in [serve] has {proxy!r}, which is not a network: {why}."
+                hint = 'Give addresses or networks, such as "127.0.0.1" or "10.0.0.0/8".'
+                raise ConfigError(text, hint=hint) from None
+            if not self._proxies[-1].prefixlen:
+                text = f"proxies in [serve] has {proxy!r}: then everybody could choose a name."
+                raise ConfigError(text, hint="Give the addresses of your proxies.")
 
     @property
     def are_set(self) -> bool:
@@ -48,8 +58,7 @@ class ProxyUsers:
             address = ipaddress.ip_address(host)
         except ValueError:  # a local socket has no address
             return ""
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
+        address = getattr(address, "ipv4_mapped", None) or address
         if not any(address in network for network in self._proxies):
             return ""
         values = [value for name, value in scope["headers"] if name.lower() == self._header]
@@ -63,15 +72,3 @@ class ProxyUsers:
             hint = f"The proxy must replace the header {header} of its clients by one with the user's name."
             raise RequestRejected(400, text, hint=hint, code="bad_user", metric="token")
         return name
-
-
-def _read_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    try:
-        network = ipaddress.ip_network(text)
-    except ValueError as why:
-        text = f"proxies in [serve] has {text!r}, which is not a network: {why}."
-        raise ConfigError(text, hint='Give addresses or networks, such as "127.0.0.1" or "10.0.0.0/8".') from None
-    if not network.prefixlen:
-        text = f"proxies in [serve] has {text!r}: then everybody could choose a name."
-        raise ConfigError(text, hint="Give the addresses of your proxies.")
-    return network

@@ -57,17 +57,19 @@ class Ending(Struct, frozen=True):
 class ReplyFormat(Protocol):
     """Turns the events of a part into the answer to a request. `open` comes first and names the part (None: newest).
     `begin`, `add` and `end` return the bytes of a stream, `abandon` those of its end if nobody performs the run any
-    more. `whole` returns the JSON answer after all events (None: the part goes on), and may raise its error."""
+    more. `whole` returns the JSON answer after all events (None: the part goes on), and may raise its error.
+    `modalities` are the kinds of content that it can send."""
 
     pieces: ReplyPieces
-    modalities: tuple[str, ...]
+    modalities: tuple[str, ...] = ("text",)
 
     async def open(self, run: str, part: int | None = None) -> None: ...
     def begin(self) -> bytes: ...
     def add(self, event: Event) -> bytes: ...
     def end(self, ending: Ending) -> bytes: ...
-    def abandon(self) -> bytes: ...
     def whole(self, ending: Ending | None) -> dict[str, Any]: ...
+    def abandon(self) -> bytes:
+        return b""
 
 
 def interruption_of(run: str) -> RequestRejected:
@@ -119,9 +121,8 @@ class RecordedReply:
         row = await store.find_run(run)
         self._status = row.status
         rows = await store.read_rows(run, self._seq, bodies=False) if row.head.has_begun else []
-        if not self._is_open or any(
-            isinstance(each.record, NoteRecord) and each.record.kind == "resumed" for each in rows
-        ):
+        resumed = [each for each in rows if isinstance(each.record, NoteRecord) and each.record.kind == "resumed"]
+        if resumed or not self._is_open:
             self._answered = await list_answered(store, run)
         sent = b""
         if not self._has_begun:  # the head of a run that waits in a queue has no settings
@@ -153,7 +154,8 @@ class RecordedReply:
     def _take(self) -> bytes:
         events, self._events[:] = self._events[:], []
         if self._has_hooks:  # the record has texts of the model that a hook withheld or replaced
-            events = [each for each in events if isinstance(each, ev.Began | ev.Observed) or _is_state(each)]
+            events = [each for each in events if isinstance(each, ev.Began | ev.Observed | ev.Noted)]
+            events = [each for each in events if not isinstance(each, ev.Noted) or each.kind == "state"]
         return b"".join(map(self._format.add, events))
 
     @property
@@ -181,7 +183,3 @@ class RecordedReply:
             if sent or quiet >= SILENCE:
                 yield sent or ALIVE, True
             await asyncio.sleep(PAUSE)
-
-
-def _is_state(event: Event) -> bool:
-    return isinstance(event, ev.Noted) and event.kind == "state"

@@ -40,7 +40,7 @@ class ReplyPieces:
         self._phase = ""
         self._live_step = 0
         """The step whose reply is sent as content; 0: none yet, -1: none any more."""
-        self._sent = self._held = self._preface = self._separator = ""
+        self._sent = self._held = self._preface = ""
         self._is_preview = False
         """The live step's text is the answer unless calls follow."""
         self._max_preface = inf if not (self._is_sure and streams) else PREFACE if agent is None or agent.tools else 0
@@ -48,17 +48,15 @@ class ReplyPieces:
         self._calls = 0
         self.has_files = False
         """Whether tools may have returned files."""
-        self.withdrawn = 0
-        """How many texts were sent as content before a call came."""
+        self.is_withdrawn = False
+        """Whether the last event was a call or a thought after text that was sent as content."""
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
-        held, is_thought = "", isinstance(event, ev.Marked) and event.kind == "thought"
+        self.is_withdrawn, held, is_thought = False, "", isinstance(event, ev.Marked) and event.kind == "thought"
         if self._is_preview and (is_thought or isinstance(event, ev.Thought | ev.Action | ev.Asked)):
-            # What was sent stays a paragraph.
             held = self._separate("thought", self._live_step, self._preface) if self.thoughts else ""
-            self._separator = "\n\n" if self._sent else self._separator
-            self.withdrawn += bool(self._sent)
+            self.is_withdrawn = bool(self._sent)
             self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
         match event:
             case ev.Asked(phase=phase):
@@ -88,7 +86,7 @@ class ReplyPieces:
         if not content.startswith(self._sent):
             text, hint = "The run replaced the answer that was sent in part.", "The run's record has it whole."
             raise RequestRejected(500, text, hint=hint, kind="run_error", code="answer_changed", may_retry=False)
-        return content[len(self._sent) :] if self._sent else self._separator + content
+        return content[len(self._sent) :]
 
     def _separate(self, kind: str, step: int, text: str) -> str:
         """Begin a new line for text of another kind or step, without the blanks after its label."""
@@ -124,6 +122,5 @@ class ReplyPieces:
         text = self._held + text if self._sent else (self._held + text).lstrip()
         ready = text.rstrip()
         self._held = text[len(ready) :]
-        before = self._separator if ready and not self._sent else ""
         self._sent += ready
-        return before + ready
+        return ready

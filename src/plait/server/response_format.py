@@ -29,7 +29,7 @@ from plait.server.chat_format import (
     usage_of,
 )
 from plait.server.errors import RequestRejected
-from plait.server.recorded_reply import Ending, list_answered, response_id
+from plait.server.recorded_reply import Ending, ReplyFormat, list_answered, response_id
 from plait.server.reply_pieces import ReplyPieces
 from plait.server.runs import RunManager
 from plait.view.live import format_event
@@ -93,11 +93,9 @@ def _read_item(item: Any, where: str) -> Any:
     return item
 
 
-class ResponseFormat:
+class ResponseFormat(ReplyFormat):
     """Responses. See `ReplyFormat`. `asked` None: a response is retrieved, and its error is a part of it. A stream has
     only the events after the number `after`, and always the last one."""
-
-    modalities: tuple[str, ...] = ("text",)
 
     def __init__(
         self, manager: RunManager, caller: Caller, asked: ChatRequest | None = None, *, after: int = -1
@@ -106,7 +104,6 @@ class ResponseFormat:
         self._number, self._items = -1, list[dict[str, Any]]()
         self._kind = self._text = ""
         """The type and the text of the open item; "" if none is open."""
-        self._withdrawn = 0
 
     async def open(self, run: str, part: int | None = None) -> None:
         store = self._manager.journal.store
@@ -144,10 +141,7 @@ class ResponseFormat:
 
     def add(self, event: Event) -> bytes:
         reasoning, content = self.pieces.add(event)
-        sent = b""
-        if self.pieces.withdrawn > self._withdrawn:
-            self._withdrawn = self.pieces.withdrawn
-            sent = self._close_item(phase="commentary")
+        sent = self._close_item(phase="commentary") if self.pieces.is_withdrawn else b""
         if reasoning and self._kind != "message":  # an answer that is being sent stays whole
             sent += self._write("reasoning", reasoning)
         return sent + self._write("message", content) if content else sent
@@ -166,9 +160,6 @@ class ResponseFormat:
         kind = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
         self._number = max(self._number, ITEM * (len(self._items) + 1) - 1, self._after)
         return sent + self._event(f"response.{kind}", response=response)
-
-    def abandon(self) -> bytes:
-        return b""
 
     def whole(self, ending: Ending | None) -> dict[str, Any]:
         if ending is None:
@@ -190,8 +181,7 @@ class ResponseFormat:
         sent = b""
         if self._kind != kind:
             sent += self._close_item()
-            self._kind, text = kind, text.removeprefix("\n\n") if self._withdrawn else text
-            index, is_message = len(self._items), kind == "message"
+            self._kind, index, is_message = kind, len(self._items), kind == "message"
             self._number = max(self._number, ITEM * (index + 1) - 1)
             id, more = f"{'msg' if is_message else 'rs'}_{self._suffix}_{index}", _MORE[kind]
             self._item = {"type": kind, "id": id, "status": "in_progress", "content": [], **more}
@@ -242,11 +232,5 @@ class ResponseFormat:
                 content = [_PARTS["reasoning"] | {"text": item["content"][0]["text"]}]
                 id = item["id"].replace("msg_", "rs_", 1)
                 output.append({"type": "reasoning", "id": id, "status": "completed", "summary": [], "content": content})
-        return {
-            **self._base,
-            "status": status,
-            "error": error,
-            "incomplete_details": cause,
-            "output": output,
-            "usage": usage,
-        }
+        said = {"status": status, "error": error, "incomplete_details": cause, "output": output, "usage": usage}
+        return self._base | said

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -32,7 +32,7 @@ from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.runtime.runs import cancel_run
-from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
+from plait.server.agents import ServedAgent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, APPROVE, CHANGE, USE, AccessTokens, Caller
 from plait.server.errors import RequestRejected, missing_role
 from plait.server.metrics import ProcessMetrics
@@ -61,9 +61,12 @@ class ActiveRun:
         self._texts, self._on_event = texts, on_event
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
-        """Start the run as a task, which continues even if nobody waits for it."""
-        self.task = asyncio.ensure_future(self._perform(work))
+    async def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
+        """Perform the run: as a task, which continues even if nobody waits for it."""
+        with self._texts.listen() as show:
+            run = await work(on_event=partial(self._hear, show))
+        self.run, self.result = run.id, self.result or run
+        return run
 
     async def begun(self) -> None:
         """Wait until the journal has the run. Raises the error that prevented that."""
@@ -84,12 +87,6 @@ class ActiveRun:
         """Let the next turn of the conversation begin when this run is over."""
         kept = turn.pop_all()
         self.task.add_done_callback(lambda _: kept.close())
-
-    async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
-        with self._texts.listen() as show:
-            run = await work(on_event=partial(self._hear, show))
-        self.run, self.result = run.id, self.result or run
-        return run
 
     def _hear(self, show: OnEvent, event: Event) -> None:
         if isinstance(event, Ended):
@@ -223,12 +220,6 @@ class RunManager:
             active.keep(turn)
         return active
 
-    async def fork(self, run: str, at: int, changes: dict[str, Any], *, caller: Caller = ANYONE) -> ActiveRun:
-        """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
-        head = (await self.find_run(run, caller)).head
-        agent = change_agent(self.agent_for(head), changes)
-        return await self.fork_with(agent, head, at, **self.annotate_fork(head, caller))
-
     async def fork_with(self, agent: Agent, head: RunHead, at: int, **more: Any) -> ActiveRun:
         """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent.afork`."""
         work = partial(agent.afork, head.run, at, **more)
@@ -283,14 +274,11 @@ class RunManager:
         id; near matches could be other owners' runs."""
         if caller.sees_all:
             return await self.journal.store.find_run(run)
-        unknown = UnknownRun(f"There is no run {run!r} in the journal.")
-        try:
+        with suppress(UnknownRun):
             row = await self.journal.store.find_run(run)
-        except UnknownRun:
-            raise unknown from None
-        if row.head.run != run or not await self.is_own(row, caller):
-            raise unknown
-        return row
+            if row.head.run == run and await self.is_own(row, caller):
+                return row
+        raise UnknownRun(f"There is no run {run!r} in the journal.")
 
     async def is_own(self, row: RunRow, caller: Caller) -> bool:
         """Return whether a caller started a run, or may do everything."""
@@ -310,11 +298,10 @@ class RunManager:
         approves calls and plans; it also answers each question of an agent."""
         row = await self.find_run(run, caller)
         top = (await self._find_tree(row))[-1]
-        if caller.may(APPROVE) and answer is not None:
-            return top
         if answer is not None:
-            asked = await require_open_question(self.journal.store, top.head.run, question)
-            if asked.kind != "question":
+            if caller.may(APPROVE):
+                return top
+            if (await require_open_question(self.journal.store, top.head.run, question)).kind != "question":
                 raise missing_role(APPROVE)
         await self.find_run_to_change(run, caller)
         return top
@@ -392,7 +379,7 @@ class RunManager:
             self._places.release()
             self._refuse()
         self._performed.add(active)
-        active.perform(work)
+        active.task = asyncio.ensure_future(active.perform(work))
         active.task.add_done_callback(lambda _: self._finish(active))
         try:
             await active.begun()

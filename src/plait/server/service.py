@@ -255,10 +255,10 @@ def read_filters(request: Request) -> dict[str, Any]:
     query = request.query_params
     if unknown := [name for name in query if name not in (*FILTERS, "by", "over", "page")]:
         raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
-    given = {name: query[name] for name in (*TEXTS, "sort", "since", "until", "min_cost", "max_cost") if name in query}
-    numbers = {name: parse_number(name, query[name]) for name in ("before", "limit") if name in query}
+    given: dict[str, Any] = {name: query[name] for name in FILTERS if name in query and name != "tag"}
+    given |= {name: parse_number(name, given[name]) for name in ("before", "limit") if name in given}
     caller: Caller = request.state.caller
-    return caller.in_journal({**given, **numbers, "tags": query.getlist("tag")})
+    return caller.in_journal({**given, "tags": query.getlist("tag")})
 
 
 def parse_number(name: str, text: str) -> int:
