@@ -23,6 +23,7 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client", "fastapi")
 import uvicorn  # noqa: E402
 from fastapi import FastAPI, HTTPException  # noqa: E402
 
+import plait.server.mounted  # noqa: E402  # it is imported before pytest's own frames are deep
 from test_ag_ui import booking, talk, texts  # noqa: E402
 from window_server import FULL, ask, asked  # noqa: E402
 
