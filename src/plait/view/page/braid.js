@@ -1,11 +1,10 @@
 // A run's steps as a braid: thought, action, observation, each a strand; growing as the run does.
 // A step is {n, at, phases, models, items, seconds, cost, estimated, in, out, cached, cache_writes, reasoning_tokens}.
 // ../items.py has the shape of an item: `ItemFields`. A text is [text, number of characters left out].
-import { button, duration, flat, line, link, make, money, number, problem, shown, tokens } from "./dom.js";
+import { bdi, button, duration, flat, line, link, money, number, problem, runAddress, shown, tokens } from "./dom.js";
+import { html } from "./html.js";
 import { long } from "./text.js";
 
-const SVG = "http://www.w3.org/2000/svg";
-const STRANDS = ["thought", "action", "observation"];
 // A reply of which it is not known yet whether calls follow it, and the value of a typed answer.
 const WRITING = { text: "answer", output: "answer" };
 const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
@@ -13,19 +12,15 @@ const ASKS = { question: "question to you", approval: "needs your approval", pla
 
 // Between two steps the strands change places.
 const crossing = (turn) => {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("class", "crossing");
-  svg.setAttribute("viewBox", "0 0 48 36");
-  svg.setAttribute("aria-hidden", "true");
-  STRANDS.forEach((strand, i) => {
-    const from = 8 + 16 * ((i + turn) % 3),
-      to = 8 + 16 * ((i + turn + 1) % 3);
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", `M${from} 0C${from} 20 ${to} 16 ${to} 36`);
-    path.setAttribute("class", `strand-${strand}`);
-    svg.append(path);
+  const [thought, action, observation] = [0, 1, 2].map((i) => {
+    const [from, to] = [i + turn, i + turn + 1].map((at) => 8 + 16 * (at % 3));
+    return `M${from} 0C${from} 20 ${to} 16 ${to} 36`;
   });
-  return svg;
+  return html`<svg class="crossing" viewBox="0 0 48 36" aria-hidden="true">
+    <path class="strand-thought" d="${thought}" />
+    <path class="strand-action" d="${action}" />
+    <path class="strand-observation" d="${observation}" />
+  </svg>`;
 };
 
 // The fields of an input that is a JSON object; null for another, and for numbers that JavaScript would change.
@@ -39,31 +34,32 @@ const fieldsOf = (text) => {
   }
 };
 
-const strandPart = (strand, label, ...inside) =>
-  make(`div.part.${strand}`, { "data-strand": strand }, make("span.label", {}, label), make("div.inside", {}, inside));
+// A part of an item: of a strand (`kind` is "thought", "action", "observation" or "answer"), or a note.
+const part = (kind, label, ...inside) =>
+  html`<div class="part ${kind}"><span class="label">${label}</span><div class="inside">${inside}</div></div>`;
+const going = (...what) => html`<p class="going"><span class="pulse" aria-hidden="true"></span>${what}</p>`;
+const took = (item) => item.seconds >= 0.001 && html`<span class="took">${duration(item.seconds)}</span>`;
+
+const DEFAULTS = {
+  // loads more of a text: rest(item, field, from); null: there is no more to be had
+  rest: null,
+  // what the head of a step ends with, what the result of a call ends with, and the form of what the run waits for
+  heads: () => [],
+  results: () => null,
+  waits: () => null,
+  // the run's answer where it stands above the steps
+  answer: () => null,
+  // the address of a file
+  file: () => null,
+  // draws the steps of a child run: child(id, place)
+  child: null,
+  isLive: false,
+  missing: "",
+};
 
 export class Braid {
-  // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what the head
-  // of a step ends with; `answer()` is the run's answer where it stands above the steps; `file(id)` the address of a file,
-  // `results(item)`
-  // what the result of a call ends with, and `child(id, place)` draws the steps of a child run.
-  constructor(
-    place,
-    {
-      rest = null,
-      heads = () => [],
-      waits = () => null,
-      answer = () => null,
-      results = () => null,
-      file = () => null,
-      child = null,
-      isLive = false,
-      missing = "",
-    } = {},
-  ) {
-    Object.assign(this, { place, rest, heads, waits, answer, results, file, child, isLive, missing });
-    this.steps = new Map();
-    this.items = new Map();
+  constructor(place, options) {
+    Object.assign(this, { place, steps: new Map(), items: new Map(), ...DEFAULTS, ...options });
   }
 
   // Adds new and changed steps. Draws many steps in parts, so that the page keeps responding.
@@ -75,13 +71,11 @@ export class Braid {
   }
 
   put(step) {
-    let stepView = this.steps.get(step.n);
-    if (!stepView) {
-      stepView = this.insertStep(step);
-      this.steps.set(step.n, stepView);
-    }
+    if (!this.steps.has(step.n)) this.steps.set(step.n, this.insertStep(step));
+    const stepView = this.steps.get(step.n);
+    stepView.step = step;
     for (const item of step.items) {
-      const drawn = make("div.item", { "data-item": item.id, "data-kind": item.kind }, this.draw(item));
+      const drawn = html`<div class="item" data-item=${item.id}>${this.draw(item)}</div>`;
       const old = stepView.nodes.get(item.id);
       // Keeps an open form, because the user may be filling it in.
       if (old?.querySelector("form.answer") && drawn.querySelector("form.answer")) continue;
@@ -89,103 +83,82 @@ export class Braid {
       else stepView.body.append(drawn);
       stepView.nodes.set(item.id, drawn);
       this.items.set(item.id, item);
-      if (item.kind === "call" || item.kind === "wait")
-        this.settle(stepView, item.kind === "call" ? item.id.slice(1) : item.call);
+      if (item.kind === "call") this.settle(stepView, item.id.slice(1));
+      if (item.kind === "wait") this.settle(stepView, item.call);
     }
-    const acts = [...stepView.nodes.values()].some((each) => ["call", "code"].includes(each.dataset.kind));
+    const acts = [...stepView.nodes.keys()].some((id) => ["call", "code"].includes(this.items.get(id)?.kind));
     stepView.root.classList.toggle("acts", acts);
-    stepView.root.querySelectorAll("details.written").forEach((each) => {
-      if (!each.dataset.touched) each.open = !acts;
-    });
-    const words = [step.phases.join(", "), step.models.join(", ")].map((each) => make("bdi", {}, shown(each)));
+    for (const each of stepView.root.querySelectorAll("details.written")) if (!each.dataset.touched) each.open = !acts;
+    const isPriced = step.phases.length && (step.cost !== null || !step.in);
+    const hasSums = step.in || step.out || step.seconds;
     stepView.head.replaceChildren(
-      make("h3", { tabindex: "-1" }, step.n ? `Step ${step.n}` : "Before the first step"),
+      html`<h3 tabindex="-1">${step.n ? `Step ${step.n}` : "Before the first step"}</h3>`,
       line(
         "facts-line",
-        ...(step.phases.length ? words : []),
-        ...(step.in || step.out || step.seconds
-          ? [
-              tokens(step),
-              duration(step.seconds),
-              step.phases.length && (step.cost !== null || !step.in) ? money(step.cost) : "",
-            ]
-          : []),
+        step.phases.length ? [bdi(step.phases.join(", ")), bdi(step.models.join(", "))] : [],
+        hasSums ? [tokens(step), duration(step.seconds), isPriced ? money(step.cost) : ""] : [],
       ),
-      make("div.step-acts", {}, this.heads(step)),
+      html`<div class="step-acts">${this.heads(step)}</div>`,
     );
-    return stepView.root;
+  }
+
+  // Draws items again of which other things have changed than they themselves.
+  redraw(items) {
+    for (const item of items) this.put({ ...this.steps.get(item.step).step, items: [item] });
   }
 
   // Shows the unfinished replies: [{step, parts: [[kind, text]]}]. Each call has all of their text.
   // Before the first word of one: {step, parts: [], stage, seconds}. Of a tool at work: {step, progress: {text}}.
   write(steps) {
-    const asked = new Map(
-      [...this.items.values()]
-        .filter((each) => each.kind === "model" && each.state === "asking")
-        .map((each) => [each.step, each.id]),
-    );
-    this.place.querySelectorAll(".writing").forEach((each) => each.remove());
+    const isAsked = (item) => item.kind === "model" && item.state === "asking";
+    const asked = new Map([...this.items.values()].filter(isAsked).map((each) => [each.step, each.id]));
+    for (const each of this.place.querySelectorAll(".writing")) each.remove();
     for (const { step, parts, stage, seconds, progress } of steps) {
+      const view = this.steps.get(step);
       if (progress) {
-        const working = this.steps.get(step)?.root.querySelectorAll(".going") || [];
-        working[working.length - 1]?.before(make("div.writing", {}, make("div.text.prose", {}, shown(progress.text))));
+        const working = [...(view?.root.querySelectorAll(".going") || [])].at(-1);
+        working?.before(html`<div class="writing"><div class="text prose">${shown(progress.text)}</div></div>`);
         continue;
       }
-      const node = this.steps.get(step)?.nodes.get(asked.get(step));
+      const pending = view?.nodes.get(asked.get(step))?.querySelector(".going");
+      if (!pending) continue;
       const drawn = parts
         .filter(([, text]) => text.trim())
-        .map(([kind, text]) =>
-          strandPart(
-            WRITING[kind] || kind,
-            kind === "text" ? "reply" : kind,
-            make(
-              `div.text.${kind === "action" ? "code" : "prose"}`,
-              {},
-              make("pre", { dir: "auto" }, shown(text.trim())),
-            ),
-          ),
-        );
-      const pending = node?.querySelector(".going");
-      pending?.before(make("div.writing", {}, drawn));
-      const doing = drawn.length
-        ? " is writing "
-        : seconds !== undefined
-          ? ` · ${stage || "no text yet"} · ${seconds} s `
-          : "";
-      if (doing) pending?.querySelector(".doing")?.replaceChildren(doing);
+        .map(([kind, text]) => {
+          const body = html`<pre dir="auto">${shown(text.trim())}</pre>`;
+          const look = kind === "action" ? "code" : "prose";
+          const label = kind === "text" ? "reply" : kind;
+          return part(WRITING[kind] || kind, label, html`<div class="text ${look}">${body}</div>`);
+        });
+      pending.before(html`<div class="writing">${drawn}</div>`);
+      const before = seconds === undefined ? "" : ` · ${stage || "no text yet"} · ${seconds} s `;
+      const doing = drawn.length ? " is writing " : before;
+      if (doing) pending.querySelector(".doing")?.replaceChildren(doing);
     }
   }
 
   // Moves the result of a call below the question for approval, because it came after it.
   settle(stepView, id) {
-    const asked = [...this.items.values()].filter(
-      (item) => item.kind === "wait" && item.call === id && stepView.nodes.has(item.id),
-    );
-    const call = stepView.nodes.get(`c${id}`),
-      wait = asked.length ? stepView.nodes.get(asked.at(-1).id) : null;
-    const seen =
-      call && wait ? call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going") : [];
+    const isAsked = (item) => item.kind === "wait" && item.call === id && stepView.nodes.has(item.id);
+    const asked = [...this.items.values()].filter(isAsked).at(-1);
+    const call = stepView.nodes.get(`c${id}`);
+    if (!call || !asked) return;
+    const seen = call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going");
     if (!seen.length) return;
-    const below = stepView.nodes.get(`o${id}`) || make("div.item");
+    const below = stepView.nodes.get(`o${id}`) || html`<div class="item"></div>`;
     below.replaceChildren(...seen);
-    wait.after(below);
+    stepView.nodes.get(asked.id).after(below);
     stepView.nodes.set(`o${id}`, below);
   }
 
-  insertStep(step) {
-    const turn = (((step.n - 1) % 3) + 3) % 3;
-    const head = make("header.step-head"),
-      body = make("div.items");
-    const root = make(
-      "li.step",
-      { id: `step-${step.n}`, "data-turn": turn, "data-step": step.n },
-      make("div.gutter", { "aria-hidden": "true" }, make("i"), make("i"), make("i")),
-      head,
-      body,
-      crossing(turn),
-    );
+  insertStep({ n }) {
+    const turn = (((n - 1) % 3) + 3) % 3;
+    const head = html`<header class="step-head"></header>`;
+    const body = html`<div class="items"></div>`;
+    const root = html`<li class="step" id="step-${n}" data-turn=${turn} data-step=${n}>
+      <div class="gutter" aria-hidden="true"><i></i><i></i><i></i></div>${head}${body}${crossing(turn)}</li>`;
     // Steps come in order, but a result of an earlier step may come later.
-    const after = [...this.place.children].find((each) => Number(each.dataset.step) > step.n);
+    const after = [...this.place.children].find((each) => Number(each.dataset.step) > n);
     this.place.insertBefore(root, after || null);
     return { root, head, body, nodes: new Map() };
   }
@@ -197,9 +170,8 @@ export class Braid {
 
   // Whether a text is the run's answer. The page shows the answer above and not again.
   isShownAbove([text, more]) {
-    const answer = this.answer()?.trim(),
-      said = text.trim();
-    return Boolean(answer) && (more ? answer.startsWith(said) : answer === said);
+    const answer = this.answer()?.trim();
+    return Boolean(answer) && (more ? answer.startsWith(text.trim()) : answer === text.trim());
   }
 
   draw(item) {
@@ -209,175 +181,99 @@ export class Braid {
       case "call":
         return this.call(item);
       case "code":
-        return [strandPart("action", "code", this.text(item, "code", "code")), ...this.drawResult(item)];
+        return [part("action", "code", this.text(item, "code", "code")), this.drawResult(item)];
       case "output":
         return this.drawResult(item);
       case "wait":
         return this.wait(item);
       default:
         if (item.word === "child" && this.child) return []; // the call has it
-        return make(
-          `div.part.note.is-${item.sort}`,
-          {},
-          make("span.label", {}, shown(item.word)),
-          make("div.inside", {}, this.text(item, "text", "", "remark")),
-        );
+        return part(`note is-${item.sort}`, shown(item.word), this.text(item, "text", "", "remark"));
     }
   }
 
   model(item) {
-    const drawn = [],
-      written = [];
     // Attempts that failed come before the reply, as they did in time.
-    for (const wrong of item.errors) {
-      drawn.push(
-        make(
-          "div.part.note.is-error",
-          {},
-          make("span.label", {}, `attempt ${wrong.attempt} failed`),
-          make(
-            "div.inside",
-            {},
-            wrong.status ? `${wrong.status} · ` : "",
-            long(wrong.text, { label: "error" }),
-            wrong.lost ? make("p", {}, `The endpoint turned out not to take: ${wrong.lost}.`) : null,
-            wrong.then ? make("p.quiet", {}, shown(wrong.then)) : null,
-          ),
-        ),
-      );
+    const drawn = item.errors.map((wrong) =>
+      part(
+        "note is-error",
+        `attempt ${wrong.attempt} failed`,
+        wrong.status ? `${wrong.status} · ` : "",
+        long(wrong.text, { label: "error" }),
+        wrong.lost ? html`<p>The endpoint turned out not to take: ${wrong.lost}.</p>` : null,
+        wrong.then ? html`<p class="quiet">${shown(wrong.then)}</p>` : null,
+      ),
+    );
+    if (item.reasoning) {
+      const text = this.text(item, "reasoning", "prose");
+      const folded = html`<details><summary>The endpoint's own chain of thought</summary>${text}</details>`;
+      drawn.push(part("thought", "reasoning", folded));
     }
-    if (item.reasoning)
-      drawn.push(
-        strandPart(
-          "thought",
-          "reasoning",
-          make(
-            "details",
-            {},
-            make("summary", {}, "The endpoint's own chain of thought"),
-            this.text(item, "reasoning", "prose"),
-          ),
-        ),
-      );
+    const asAbove = () => part("answer", "answer", html`<p class="quiet">as above</p>`);
+    const written = [];
     for (const name of item.parts || []) {
       const kind = name.replace(/\d+$/, "");
-      if (kind === "thought") drawn.push(strandPart("thought", "thought", this.text(item, name, "prose", "thought")));
-      else if (kind === "answer")
-        drawn.push(
-          strandPart(
-            "answer",
-            "answer",
-            this.isShownAbove(item[name]) ? make("p.quiet", {}, "as above") : this.text(item, name, "prose", "answer"),
-          ),
-        );
-      else written.push(this.text(item, name, "code", "action"));
+      if (kind !== "thought" && kind !== "answer") written.push(this.text(item, name, "code", "action"));
+      else if (kind === "answer" && this.isShownAbove(item[name])) drawn.push(asAbove());
+      else drawn.push(part(kind, kind, this.text(item, name, "prose", kind)));
     }
-    if (item.reply && this.isShownAbove(item.reply))
-      drawn.push(strandPart("answer", "answer", make("p.quiet", {}, "as above")));
+    if (item.reply && this.isShownAbove(item.reply)) drawn.push(asAbove());
     else if (item.reply) written.push(this.text(item, "reply", "prose", "reply"));
     if (written.length) {
-      const details = make(
-        "details.written",
-        {},
-        make("summary", {}, item.reply ? "reply" : "action, as the model wrote it"),
-        written,
-      );
-      details.querySelector("summary").addEventListener("click", () => {
-        details.dataset.touched = "yes";
-      });
-      drawn.push(strandPart("action", item.reply ? "reply" : "written", details));
+      const touch = (event) => (event.currentTarget.parentNode.dataset.touched = "yes");
+      const words = item.reply ? "reply" : "action, as the model wrote it";
+      const folded = html`<details class="written"><summary onclick=${touch}>${words}</summary>${written}</details>`;
+      drawn.push(part("action", item.reply ? "reply" : "written", folded));
     }
-    if (item.state === "asking")
-      drawn.push(
-        make(
-          "p.going",
-          {},
-          make("span.pulse", { "aria-hidden": "true" }),
-          make("bdi", {}, shown(item.model)),
-          make("span.doing", {}, " · no text yet "),
-          make("span.quiet", {}, ...shown(`(${item.phase})`)),
-        ),
-      );
-    if (item.finish === "length")
-      drawn.push(
-        make(
-          "div.part.note.is-cut",
-          {},
-          make("span.label", {}, "cut"),
-          make("div.inside", {}, "The reply was cut by the model's token limit."),
-        ),
-      );
+    if (item.state === "asking") {
+      const doing = html`<span class="doing"> · no text yet </span>`;
+      drawn.push(going(bdi(item.model), doing, html`<span class="quiet">${shown(`(${item.phase})`)}</span>`));
+    }
+    const isCut = item.finish === "length";
+    if (isCut) drawn.push(part("note is-cut", "cut", "The reply was cut by the model's token limit."));
     return drawn;
   }
 
   call(item) {
-    const named = [make("code.tool", {}, shown(item.tool))];
     const given = item.input[0];
     const fields = item.input[1] ? null : fieldsOf(given);
-    if (fields) named.push(this.fields(item, fields));
-    else if (given && given.length <= 80 && !given.includes("\n"))
-      named.push(" ", make("code.brief", {}, shown(given)));
-    else if (given) named.push(this.text(item, "input", "code", "input"));
-    const drawn = [strandPart("action", "action", named)];
-    if (item.children) drawn.push(...Object.entries(item.children).map(([id, status]) => this.childRun(id, status)));
-    if (item.state === "running")
-      drawn.push(
-        make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.tool)), " works"),
-      );
-    if (item.state === "done") {
-      const kind = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
-      const label = item.edited ? `${kind}, edited by the user of this fork` : kind;
-      const seen = strandPart(
-        "observation",
-        label,
-        item.text[0] ? this.text(item, "text", "", "observation") : make("p.quiet", {}, "nothing"),
+    const isBrief = given.length <= 80 && !given.includes("\n");
+    const brief = isBrief && given ? [" ", html`<code class="brief">${shown(given)}</code>`] : null;
+    const input = fields ? this.fields(item, fields) : isBrief ? brief : this.text(item, "input", "code", "input");
+    const drawn = [part("action", "action", html`<code class="tool">${shown(item.tool)}</code>`, input)];
+    for (const [id, status] of Object.entries(item.children || {})) drawn.push(this.childRun(id, status));
+    if (item.state === "running") drawn.push(going(bdi(item.tool), " works"));
+    if (item.state !== "done") return drawn;
+    const label = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
+    drawn.push(
+      part(
+        item.trouble ? "observation trouble" : "observation",
+        item.edited ? `${label}, edited by the user of this fork` : label,
+        item.text[0] ? this.text(item, "text", "", "observation") : html`<p class="quiet">nothing</p>`,
         this.files(item),
-        item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null,
+        took(item),
         this.results(item),
-      );
-      if (item.trouble) seen.classList.add("trouble");
-      drawn.push(seen);
-      if (item.note)
-        drawn.push(
-          make(
-            "div.part.note",
-            {},
-            make("span.label", {}, "to the model"),
-            make("div.inside", {}, this.text(item, "note")),
-          ),
-        );
-    }
+      ),
+    );
+    if (item.note) drawn.push(part("note", "to the model", this.text(item, "note")));
     return drawn;
   }
 
   // The input of a call as a table. What the model wrote is one click away.
   fields(item, fields) {
-    const body = make("div.fields");
-    const table = make(
-      "dl",
-      {},
-      fields.map(([name, value]) => [
-        make("dt", {}, shown(flat(name, 60))),
-        make(
-          "dd",
-          {},
-          long([typeof value === "string" ? value : JSON.stringify(value, null, 1), 0], {
-            className: typeof value === "string" ? "plain" : "code",
-            label: flat(name, 40),
-          }),
-        ),
-      ]),
-    );
-    const turn = button(
-      "{ }",
-      () => {
-        const isExact = turn.getAttribute("aria-pressed") !== "true";
-        turn.setAttribute("aria-pressed", String(isExact));
-        body.replaceChildren(isExact ? this.text(item, "input", "code", "input") : table, turn);
-      },
-      { class: "act exact-input", "aria-pressed": "false", "aria-label": "Exact input", title: "Exactly as it was written" },
-    );
-    body.append(table, turn);
+    const rows = fields.map(([name, value]) => {
+      const [text, className] = typeof value === "string" ? [value, "plain"] : [JSON.stringify(value, null, 1), "code"];
+      return html`<dt>${shown(flat(name, 60))}</dt><dd>${long([text, 0], { className, label: flat(name, 40) })}</dd>`;
+    });
+    const table = html`<dl>${rows}</dl>`;
+    const showExact = () => {
+      const isExact = turn.getAttribute("aria-pressed") !== "true";
+      turn.setAttribute("aria-pressed", String(isExact));
+      body.replaceChildren(isExact ? this.text(item, "input", "code", "input") : table, turn);
+    };
+    const turn = html`<button type="button" class="act exact-input" aria-pressed="false" aria-label="Exact input"
+      title="Exactly as it was written" onclick=${showExact}>{ }</button>`;
+    const body = html`<div class="fields">${table}${turn}</div>`;
     return body;
   }
 
@@ -388,90 +284,46 @@ export class Braid {
       if (!src) return null;
       if (!id.startsWith("image-") && !PICTURE.test(about))
         return this.isLive && id.startsWith("file-") ? link(flat(about, 80), src, { download: true }) : null;
-      const picture = make("img", { src, alt: flat(about, 100), loading: "lazy" });
-      return this.isLive ? link(picture, src, { target: "_blank", rel: "noopener", title: flat(about, 100) }) : picture;
+      const title = flat(about, 100);
+      const picture = html`<img src=${src} alt=${title} loading="lazy">`;
+      return this.isLive ? link(picture, src, { target: "_blank", rel: "noopener", title }) : picture;
     });
-    return made.some(Boolean) ? make("div.pictures", {}, made) : null;
+    return made.some(Boolean) && html`<div class="pictures">${made}</div>`;
   }
 
   childRun(id, status) {
-    const steps = make("ol.steps");
-    const details = make(
-      "details.child",
-      {},
-      make("summary", {}, "Child run ", make("code", {}, shown(id)), ` ${status || "goes on"}`),
-      this.isLive ? link("Its page", `#/runs/${encodeURIComponent(id)}`, { class: "act" }) : null,
-      steps,
-    );
-    details.addEventListener("toggle", async () => {
-      if (!details.open || !this.child || steps.childElementCount) return;
+    const steps = html`<ol class="steps"></ol>`;
+    const open = async (event) => {
+      if (!event.target.open || !this.child || steps.childElementCount) return;
       try {
         await this.child(id, steps);
       } catch (error) {
-        steps.append(make("li", {}, problem(error)));
+        steps.append(html`<li>${problem(error)}</li>`);
       }
-    });
-    return make("div.part.child-part", {}, details);
+    };
+    const summary = html`<summary>Child run <code>${shown(id)}</code> ${status || "goes on"}</summary>`;
+    const page = this.isLive && link("Its page", runAddress(id), { class: "act" });
+    const details = html`<details class="child" ontoggle=${open}>${summary}${page}${steps}</details>`;
+    return html`<div class="part child-part">${details}</div>`;
   }
 
   drawResult(item) {
-    const drawn = [];
-    if (item.output || item.files)
-      drawn.push(
-        strandPart(
-          "observation",
-          "output",
-          item.output ? this.text(item, "output") : null,
-          this.files(item),
-          item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null,
-        ),
-      );
-    if (item.error) {
-      const wrong = strandPart(
-        "observation",
-        "error",
-        this.text(item, "error"),
-        item.line ? make("p.quiet", {}, `in line ${number(item.line)}`) : null,
-      );
-      wrong.classList.add("trouble");
-      drawn.push(wrong);
-    }
-    if (item.lost)
-      drawn.push(
-        make(
-          "div.part.note.is-error",
-          {},
-          make("span.label", {}, "lost"),
-          make("div.inside", {}, "The session is gone with all its names."),
-        ),
-      );
-    return drawn;
+    const output = item.output ? this.text(item, "output") : null;
+    const line = item.line ? html`<p class="quiet">in line ${number(item.line)}</p>` : null;
+    return [
+      output || item.files ? part("observation", "output", output, this.files(item), took(item)) : null,
+      item.error ? part("observation trouble", "error", this.text(item, "error"), line) : null,
+      item.lost ? part("note is-error", "lost", "The session is gone with all its names.") : null,
+    ];
   }
 
   wait(item) {
     const label = ASKS[item.ask] || item.ask;
-    const drawn = [
-      make(
-        "div.part.note.is-wait",
-        {},
-        make("span.label", {}, label),
-        make("div.inside", {}, this.text(item, "text", item.ask === "question" ? "prose" : "code", label)),
-      ),
-    ];
-    if (item.told) {
-      const words = item.approved === null ? null : item.approved ? "approved" : "refused";
-      drawn.push(
-        make(
-          "div.part.note.is-told",
-          {},
-          make("span.label", {}, "you"),
-          make("div.inside", {}, words, item.told[0] ? this.text(item, "told", "prose", "your words") : null),
-        ),
-      );
-    } else {
-      drawn.push(this.waits(item));
-    }
-    return drawn;
+    const asked = this.text(item, "text", item.ask === "question" ? "prose" : "code", label);
+    const words = item.approved === null ? null : item.approved ? "approved" : "refused";
+    const told = item.told?.[0] ? this.text(item, "told", "prose", "your words") : null;
+    const answer = item.told ? part("note is-told", "you", words, told) : this.waits(item);
+    return [part("note is-wait", label, asked), answer];
   }
 }
 
@@ -483,26 +335,17 @@ export const braidOptions = (source, id) => ({
   missing: `All of it: plait show ${id} --full`,
   child: async (child, place) => {
     const data = await source.run(child);
-    const braid = new Braid(place, {
-      ...braidOptions(source, child),
-      waits: () => make("p.quiet", {}, "It waits for an answer."),
-    });
-    await braid.grow(data.steps);
+    const waits = () => html`<p class="quiet">It waits for an answer.</p>`;
+    await new Braid(place, { ...braidOptions(source, child), waits }).grow(data.steps);
     // Steps of a child run are no places of this page: its own steps have these ids.
     for (const step of place.children) step.removeAttribute("id");
   },
 });
 
-export const stepActs = (source, id, step, fork) => {
-  const acts = [];
-  if (step.phases.length)
-    acts.push(
-      link("wire", `#/runs/${encodeURIComponent(id)}/wire/${step.n}`, {
-        "aria-label": `Exact wire of step ${step.n}`,
-        class: "act",
-      }),
-    );
-  if (source.live && step.n && fork)
-    acts.push(button("fork", () => fork(step.n), { "aria-label": `Fork from step ${step.n}`, class: "act" }));
-  return acts;
+export const stepActs = (source, id, { n, phases }, fork) => {
+  const about = (words) => ({ "aria-label": words, class: "act" });
+  return [
+    phases.length > 0 && link("wire", runAddress(id, "wire", n), about(`Exact wire of step ${n}`)),
+    fork && n > 0 && button("fork", () => fork(n), about(`Fork from step ${n}`)),
+  ];
 };

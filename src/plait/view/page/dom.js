@@ -1,4 +1,5 @@
 // Elements, and texts of others as text: nothing here ever reads markup.
+import { html, inside, setAttribute } from "./html.js";
 
 // The characters that `show_hidden` of core/text.py shows by their number.
 const HIDDEN = new RegExp(
@@ -17,25 +18,23 @@ const HIDDEN = new RegExp(
 );
 const MANY = 2000;
 
-// make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
-export const make = (what, attributes = {}, ...inside) => {
-  const [tag, ...classes] = what.split(".");
+const element = (tag, attributes, ...content) => {
   const made = document.createElement(tag);
-  if (classes.length) made.className = classes.join(" ");
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made.setAttribute(name, value === true ? "" : String(value));
-  }
-  made.append(
-    ...inside.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false && each !== ""),
-  );
+  for (const [name, value] of Object.entries(attributes)) setAttribute(made, name, value);
+  made.append(...inside(content));
   return made;
 };
 
+// make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
+export const make = (what, attributes = {}, ...content) => {
+  const [tag, ...classes] = what.split(".");
+  return element(tag, { class: classes.join(" ") || null, ...attributes }, content);
+};
+
 export const button = (words, onclick, attributes = {}) =>
-  make("button", { type: "button", onclick, ...attributes }, words);
-export const link = (words, href, attributes = {}) => make("a", { href, ...attributes }, words);
+  element("button", { type: "button", onclick, ...attributes }, words);
+export const link = (words, href, attributes = {}) => element("a", { href, ...attributes }, words);
+export const runAddress = (run, ...parts) => `#/runs/${[run, ...parts].map(encodeURIComponent).join("/")}`;
 
 const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
@@ -50,12 +49,15 @@ export const shown = (text) => {
       return parts;
     }
     if (found.index > from) parts.push(text.slice(from, found.index));
-    parts.push(make("span.hidden-sign", {}, coded(found[0])));
+    parts.push(html`<span class="hidden-sign">${coded(found[0])}</span>`);
     from = found.index + found[0].length;
   }
   if (from < text.length) parts.push(text.slice(from));
   return parts;
 };
+
+// The same within text of another direction.
+export const bdi = (text) => html`<bdi>${shown(text)}</bdi>`;
 
 // The same on one line, as plain text, for titles and labels.
 export const flat = (text, most = 200) => {
@@ -100,33 +102,18 @@ export const tokens = (each) => {
 export const when = (seconds, isShort = false) => {
   const at = new Date(seconds * 1000),
     ago = Date.now() / 1000 - seconds;
-  const day = at.toLocaleDateString(undefined, {
-    day: "numeric",
-    month: "short",
-    year: isShort && ago < 300 * 86400 ? undefined : "numeric",
-  });
+  const year = isShort && ago < 300 * 86400 ? undefined : "numeric";
+  const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year });
   const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
-  const words =
-    ago < 60
-      ? "just now"
-      : ago < 3600
-        ? `${Math.floor(ago / 60)} min ago`
-        : at.toDateString() === new Date().toDateString()
-          ? `today ${clock}`
-          : `${day} ${clock}`;
-  return make("time", { datetime: at.toISOString(), title: at.toLocaleString() }, words);
+  const date = at.toDateString() === new Date().toDateString() ? "today" : day;
+  const words = ago < 60 ? "just now" : ago < 3600 ? `${Math.floor(ago / 60)} min ago` : `${date} ${clock}`;
+  return html`<time datetime=${at.toISOString()} title=${at.toLocaleString()}>${words}</time>`;
 };
 
 // Facts on a line, parted by dots that a screen reader reads as pauses.
 export const line = (className, ...facts) => {
-  const kept = facts
-    .flat(Infinity)
-    .filter((each) => each !== null && each !== undefined && each !== "" && each !== false);
-  return make(
-    `p.${className}`,
-    {},
-    kept.flatMap((each, i) => (i ? [make("span.dot", {}, " · "), each] : [each])),
-  );
+  const dotted = inside(facts).map((each, i) => (i ? [html`<span class="dot"> · </span>`, each] : each));
+  return html`<p class=${className}>${dotted}</p>`;
 };
 
 export const STATES = {
@@ -147,19 +134,18 @@ export const chip = (run, isShort = false) => {
   const end = endOf(run),
     [sign, words] = STATES[run.status] || ["·", run.status];
   const more = [
-    run.grade ? ["graded", run.grade.mark, run.grade.success] : null,
-    run.rating ? ["rated", run.rating, run.rating === "good"] : null,
+    run.grade && ["graded", run.grade.mark, run.grade.success],
+    run.rating && ["rated", run.rating, run.rating === "good"],
   ].filter(Boolean);
-  const whole = make(
-    `span.chip.is-${end}`,
-    {},
-    make("span", { "aria-hidden": "true" }, end === "wrong" ? "✗" : sign),
-    ` ${words}`,
-    isShort ? null : more.map(([how, word]) => make("bdi", {}, shown(`, ${how} ${word}`))),
-  );
-  if (!isShort) return whole;
-  const label = ([how, word]) => ({ role: "img", title: `${how} ${flat(word)}`, "aria-label": `${how} ${flat(word)}` });
-  return [whole, more.map((each) => make(`span.chip.is-${each[2] ? "answered" : "wrong"}`, label(each), shown(each[1])))];
+  const rest = isShort ? null : more.map(([how, word]) => bdi(`, ${how} ${word}`));
+  const shownSign = html`<span aria-hidden="true">${end === "wrong" ? "✗" : sign}</span>`;
+  const whole = html`<span class="chip is-${end}">${shownSign} ${words}${rest}</span>`;
+  const short = ([how, word, isGood]) => {
+    const label = `${how} ${flat(word)}`;
+    const kind = isGood ? "answered" : "wrong";
+    return html`<span class="chip is-${kind}" role="img" title=${label} aria-label=${label}>${shown(word)}</span>`;
+  };
+  return isShort ? [whole, more.map(short)] : whole;
 };
 
 // -- what is said aloud, politely and not too often
@@ -170,21 +156,18 @@ let last = 0,
 export const announce = (text) => {
   words = text;
   if (waiting) return;
-  waiting = setTimeout(
-    () => {
-      waiting = null;
-      last = Date.now();
-      const place = document.getElementById("said");
-      if (place) place.textContent = words;
-    },
-    Math.max(50, 2500 - (Date.now() - last)),
-  );
+  const say = () => {
+    waiting = null;
+    last = Date.now();
+    const place = document.getElementById("said");
+    if (place) place.textContent = words;
+  };
+  waiting = setTimeout(say, Math.max(50, 2500 - (Date.now() - last)));
 };
 
 // -- a message that something went wrong
 
 export const problem = (error) => {
-  const place = make("div.problem", { role: "alert" }, make("strong", {}, shown(error.message || String(error))));
-  if (error.hint) place.append(" ", ...shown(error.hint));
-  return place;
+  const message = html`<strong>${shown(error.message || String(error))}</strong>`;
+  return html`<div class="problem" role="alert">${message}${error.hint && [" ", shown(error.hint)]}</div>`;
 };

@@ -1,8 +1,8 @@
 // Search within a run: a list of the places, and the way from one to the next.
-import { button, flat, make, number, shown } from "./dom.js";
+import { button, flat, number, shown } from "./dom.js";
+import { html } from "./html.js";
 
-const AROUND = 60,
-  MOST = 500;
+const AROUND = 60, MOST = 500;
 
 // The same as ../text_search.py, for a file: in the texts that it has.
 export const findIn = (steps, words) => {
@@ -24,20 +24,15 @@ export const findIn = (steps, words) => {
 
 // `search(words)` gives {hits, count}; `go(hit)` shows one.
 export const finder = (search, go) => {
-  const input = make("input", {
-    type: "search",
-    id: "search",
-    placeholder: "Search in this run",
-    autocomplete: "off",
-    "aria-label": "Search in this run",
-  });
-  const state = make("span.quiet", { role: "status" });
-  const list = make("ol.hits");
-  const steer = make("span.hit-steps", { hidden: true });
-  let hits = [],
-    count = 0,
-    words = "",
-    at = -1;
+  const input = html`<input type="search" id="search" placeholder="Search in this run" autocomplete="off"
+    aria-label="Search in this run" oninput=${() => input.value || look()}>`;
+  const state = html`<span class="quiet" role="status"></span>`;
+  const list = html`<ol class="hits"></ol>`;
+  const steer = html`<span class="hit-steps" hidden>${[
+    button("↑", () => move(-1), { "aria-label": "Previous place", title: "Previous place: N" }),
+    button("↓", () => move(1), { "aria-label": "Next place", title: "Next place: n" }),
+  ]}</span>`;
+  let hits = [], count = 0, words = "", at = -1;
   const move = (by) => {
     if (!hits.length) return;
     at = (at + by + hits.length) % hits.length;
@@ -60,37 +55,24 @@ export const finder = (search, go) => {
     at = -1;
     steer.hidden = !hits.length;
     state.textContent = !words ? "" : count ? `${number(count)} found` : "Nothing found";
-    list.replaceChildren(
-      ...hits.map((hit, i) =>
-        make(
-          "li",
-          {},
-          button(
-            [
-              make("strong", {}, hit.step ? `Step ${hit.step}` : "Start", ` · ${flat(hit.field, 20).replace(/\d+$/, "")}`),
-              make("bdi", {}, shown(hit.before), make("mark", {}, shown(hit.found)), shown(hit.after)),
-            ],
-            () => {
-              at = i - 1;
-              move(1);
-            },
-          ),
-        ),
-      ),
-    );
-    if (hits.length) move(1);
+    list.replaceChildren(...hits.map(row));
+    move(1);
   };
-  steer.append(
-    button("↑", () => move(-1), { "aria-label": "Previous place", title: "Previous place: N" }),
-    button("↓", () => move(1), { "aria-label": "Next place", title: "Next place: n" }),
-  );
-  const form = make("form.find", { role: "search", "aria-label": "In this run" }, input, state, steer);
-  form.addEventListener("submit", (event) => {
+  const row = (hit, i) => {
+    const show = () => {
+      at = i - 1;
+      move(1);
+    };
+    const field = flat(hit.field, 20).replace(/\d+$/, "");
+    const where = html`<strong>${hit.step ? `Step ${hit.step}` : "Start"} · ${field}</strong>`;
+    const text = html`<bdi>${shown(hit.before)}<mark>${shown(hit.found)}</mark>${shown(hit.after)}</bdi>`;
+    return html`<li>${button([where, text], show)}</li>`;
+  };
+  const submit = (event) => {
     event.preventDefault();
     look();
-  });
-  input.addEventListener("input", () => {
-    if (!input.value) look();
-  });
+  };
+  const form = html`<form class="find" role="search" aria-label="In this run" onsubmit=${submit}>
+    ${input}${state}${steer}</form>`;
   return { form, list, input, move, hasHits: () => hits.length > 0 };
 };

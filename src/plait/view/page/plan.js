@@ -1,5 +1,6 @@
 // The plan's picture. It comes as SVG; only its shapes and texts are taken over, by a list of what may be in it.
-import { make, many } from "./dom.js";
+import { many } from "./dom.js";
+import { html } from "./html.js";
 import { long } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -31,23 +32,13 @@ export const planOf = (plan) => {
   const words = picture?.querySelector("title")?.textContent || "The plan";
   picture?.querySelector(":scope > title")?.remove();
   picture?.setAttribute("aria-label", words);
-  return make(
-    "figure.plan",
-    { "aria-label": "The plan" },
-    make("h2", {}, "Plan"),
-    picture
-      ? make("div.picture", { tabindex: "0", role: "region", "aria-label": "The plan's picture" }, picture)
-      : null,
-    make(
-      "figcaption",
-      {},
-      `${many(plan.steps, "step")}, ${plan.found} with a result. Boxes with a dashed line have no result yet.`,
-    ),
-    make(
-      "details",
-      {},
-      make("summary", {}, "The plan as text"),
-      long([plan.text, 0], { className: "code", label: "plan" }),
-    ),
-  );
+  const text = long([plan.text, 0], { className: "code", label: "plan" });
+  return html`<figure class="plan" aria-label="The plan">
+    <h2>Plan</h2>
+    ${picture && html`<div class="picture" tabindex="0" role="region" aria-label="The plan's picture">${picture}</div>`}
+    <figcaption>
+      ${many(plan.steps, "step")}, ${plan.found} with a result. Boxes with a dashed line have no result yet.
+    </figcaption>
+    <details><summary>The plan as text</summary>${text}</details>
+  </figure>`;
 };

@@ -2,238 +2,114 @@
 import { actsOf, waitForm } from "./acts.js";
 import { Braid, braidOptions, stepActs } from "./braid.js";
 import {
-  announce,
-  button,
-  chip,
-  duration,
-  endOf,
-  flat,
-  line,
-  link,
-  make,
-  many,
-  money,
-  number,
-  problem,
-  shown,
-  tokens,
-  when,
+  announce, bdi, button, chip, duration, endOf, flat, line, link, many, money, number, problem, runAddress, shown,
+  tokens, when,
 } from "./dom.js";
 import { finder } from "./find.js";
+import { html } from "./html.js";
 import { planOf } from "./plan.js";
 import { rateControls } from "./rate.js";
 import { long } from "./text.js";
 import { Waterfall } from "./waterfall.js";
 
 const prefersLessMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-const fact = (name, ...value) => [make("dt", {}, name), make("dd", {}, value)];
 
 const phaseSection = (run) => {
-  if (!run.phases.length) return null;
-  const cells = (each) => [
-    make(
-      "th",
-      { scope: "row" },
-      shown(each.phase || "?"),
-      each.model ? make("small", {}, make("bdi", {}, shown(each.model))) : null,
-    ),
-    make("td", {}, number(each.calls)),
-    make("td", {}, each.model ? number(each.usage.input_tokens) : ""),
-    make("td", {}, each.model ? number(each.usage.output_tokens) : ""),
-    make("td", {}, duration(each.seconds)),
-    make("td", {}, each.model ? (each.cost_usd === null ? "?" : money(each.cost_usd).replace(" USD", "")) : ""),
-  ];
-  const heads = ["Phase", "Calls", "In", "Out", "Time", "USD"];
-  return make(
-    "section",
-    {},
-    make("h2", { id: "phases-title" }, "What it took"),
-    make(
-      "div.box",
-      { tabindex: "0", role: "region", "aria-labelledby": "phases-title" },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            heads.map((each) => make("th", { scope: "col" }, each)),
-          ),
-        ),
-        make(
-          "tbody",
-          {},
-          run.phases.map((each) => make("tr", {}, cells(each))),
-        ),
-      ),
-    ),
-    run.estimated ? make("p.quiet", {}, "Tokens are estimated where the provider did not report them.") : null,
-  );
+  const row = ({ phase, model, calls, usage, seconds, cost_usd: cost }) => html`<tr>
+    <th scope="row">${shown(phase || "?")}${model && html`<small>${bdi(model)}</small>`}</th>
+    <td>${number(calls)}</td>
+    <td>${model && number(usage.input_tokens)}</td>
+    <td>${model && number(usage.output_tokens)}</td>
+    <td>${duration(seconds)}</td>
+    <td>${model && (cost === null ? "?" : money(cost).replace(" USD", ""))}</td>
+  </tr>`;
+  const heads = ["Phase", "Calls", "In", "Out", "Time", "USD"].map((each) => html`<th scope="col">${each}</th>`);
+  const estimated = html`<p class="quiet">Tokens are estimated where the provider did not report them.</p>`;
+  return html`<section>
+    <h2 id="phases-title">What it took</h2>
+    <div class="box" tabindex="0" role="region" aria-labelledby="phases-title">
+      <table><thead><tr>${heads}</tr></thead><tbody>${run.phases.map(row)}</tbody></table>
+    </div>
+    ${run.estimated && estimated}
+  </section>`;
 };
 
 const aboutSection = (run, source) => {
-  const live = source.live;
-  const settings = Object.entries(run.settings).filter(
-    ([name, value]) => value !== null && value !== "" && !["shown", "agent"].includes(name),
-  );
-  const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-  const runLink = (id, ...more) => (live ? link(id, `#/runs/${encodeURIComponent(id)}`) : make("span", {}, id));
-  return make(
-    "section",
-    {},
-    make("h2", { id: "about-title" }, "About"),
-    make(
-      "dl",
-      {},
-      fact("Run", make("code", {}, run.run)),
-      run.agent ? fact("Agent", make("bdi", {}, shown(run.agent))) : [],
+  const { live } = source, { tree } = run;
+  const fact = (name, ...value) => html`<dt>${name}</dt><dd>${value}</dd>`;
+  const lines = (list, draw) => list.map((each) => html`<div>${draw(each)}</div>`);
+  const runLink = (id) => (live ? link(id, runAddress(id)) : html`<span>${id}</span>`);
+  const pair = `#/sides/${encodeURIComponent(run.parent)}/${encodeURIComponent(run.run)}`;
+  const sides = live && [" ", link("side by side", pair)];
+  const session = live ? link(run.session, `#/?session=${encodeURIComponent(run.session)}`) : bdi(run.session);
+  const file = (id) => (live ? link(id, source.file(run.run, id), { download: true }) : bdi(id));
+  const child = (each) => [runLink(each.run), ` ${each.status} `, bdi(each.question)];
+  const tool = ({ name, what }) => html`<li><code>${shown(name)}</code> <span class="quiet">${shown(what)}</span></li>`;
+  const settings = [
+    ...Object.entries(run.options),
+    ...Object.entries(run.settings).filter(([name, value]) => value !== "" && !["shown", "agent"].includes(name)),
+  ].map(([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value))));
+  const facts = [
+    fact("Run", html`<code>${run.run}</code>`),
+    run.agent && fact("Agent", bdi(run.agent)),
+    fact("Models", lines(Object.entries(run.phase_models), ([phase, model]) => [phase && `${phase}: `, bdi(model)])),
+    run.session && fact("Session", session, run.history ? ` (shown ${many(run.history, "turn")})` : ""),
+    run.parent && fact("Fork of", runLink(run.parent), ` at step ${run.fork_at}`, sides),
+    run.forks.length > 0 && fact("Forks", lines(run.forks, runLink)),
+    run.caller && fact("Child of", runLink(run.caller)),
+    run.children.length > 0 && fact("Child runs", lines(run.children, child)),
+    tree &&
       fact(
-        "Models",
-        Object.entries(run.phase_models).map(([phase, model]) =>
-          make("div", {}, phase ? `${phase}: ` : "", make("bdi", {}, shown(model))),
-        ),
+        "With child runs",
+        `${many(tree.requests, "request")}, ${number(tree.input_tokens + tree.output_tokens)} tokens`,
+        tree.cost_usd !== null && `, ${money(tree.cost_usd)}`,
       ),
-      run.session
-        ? fact(
-            "Session",
-            live
-              ? link(run.session, `#/?session=${encodeURIComponent(run.session)}`)
-              : make("bdi", {}, shown(run.session)),
-            run.history ? ` (shown ${many(run.history, "turn")})` : "",
-          )
-        : [],
-      run.parent
-        ? fact(
-            "Fork of",
-            runLink(run.parent),
-            ` at step ${run.fork_at}`,
-            live
-              ? [" ", link("side by side", `#/sides/${encodeURIComponent(run.parent)}/${encodeURIComponent(run.run)}`)]
-              : null,
-          )
-        : [],
-      run.forks.length
-        ? fact(
-            "Forks",
-            run.forks.map((each) => make("div", {}, runLink(each))),
-          )
-        : [],
-      run.caller ? fact("Child of", runLink(run.caller)) : [],
-      run.children.length
-        ? fact(
-            "Child runs",
-            run.children.map((each) =>
-              make("div", {}, runLink(each.run), " ", each.status, " ", make("bdi", {}, shown(each.question))),
-            ),
-          )
-        : [],
-      run.tree
-        ? fact(
-            "With child runs",
-            many(run.tree.requests, "request"),
-            ", ",
-            number(run.tree.input_tokens + run.tree.output_tokens),
-            " tokens",
-            run.tree.cost_usd === null ? "" : [", ", money(run.tree.cost_usd)],
-          )
-        : [],
-      run.attachments.length
-        ? fact(
-            "Attached",
-            run.attachments.map((each) => make("div", {}, make("bdi", {}, shown(each)))),
-          )
-        : [],
-      run.files.length
-        ? fact(
-            "Files",
-            run.files.map((each) => {
-              const name = live
-                ? link(each.id, source.file(run.run, each.id), { download: true })
-                : make("bdi", {}, shown(each.id));
-              return make("div", {}, name, " ", make("bdi", {}, shown(each.about)));
-            }),
-          )
-        : [],
-      fact(
-        "Tools",
-        run.tools.length
-          ? make(
-              "details",
-              {},
-              make("summary", {}, many(run.tools.length, "tool")),
-              make(
-                "ul.tools",
-                {},
-                run.tools.map((each) =>
-                  make("li", {}, make("code", {}, shown(each.name)), " ", make("span.quiet", {}, shown(each.what))),
-                ),
-              ),
-            )
-          : "none",
-      ),
-      fact(
-        "Settings",
-        make(
-          "details",
-          {},
-          make("summary", {}, "as it was started"),
-          make(
-            "dl.settings",
-            {},
-            Object.entries(run.options).map(([name, value]) => fact(name, shown(words(value)))),
-            settings.map(([name, value]) => fact(name, shown(words(value)))),
-          ),
-        ),
-      ),
-      fact("Started", when(run.started)),
-      run.plait ? fact("Plait", run.plait) : [],
+    run.attachments.length > 0 && fact("Attached", lines(run.attachments, bdi)),
+    run.files.length > 0 && fact("Files", lines(run.files, ({ id, about }) => [file(id), " ", bdi(about)])),
+    fact(
+      "Tools",
+      run.tools.length
+        ? html`<details>
+            <summary>${many(run.tools.length, "tool")}</summary><ul class="tools">${run.tools.map(tool)}</ul>
+          </details>`
+        : "none",
     ),
-  );
+    fact(
+      "Settings",
+      html`<details><summary>as it was started</summary><dl class="settings">${settings}</dl></details>`,
+    ),
+    fact("Started", when(run.started)),
+    run.plait && fact("Plait", run.plait),
+  ];
+  return html`<section><h2 id="about-title">About</h2><dl>${facts}</dl></section>`;
 };
 
 const outcomeParts = (run) => {
-  const rated = run.rating
-    ? make("p.why", {}, `A user rated this run as ${run.rating}`, run.rating_why ? shown(`: ${run.rating_why}`) : ".")
-    : null;
-  if (run.answer !== null && run.answer !== undefined) {
-    return [
-      long([run.answer, 0], { className: "prose", label: "answer" }),
-      run.status === "stopped" ? make("p.why", {}, "Answered early: ", shown(run.reason || "")) : null,
-      run.grade?.why
-        ? make("p.why", {}, "The comparison graded this run as ", shown(`${run.grade.mark}: ${run.grade.why}`))
-        : null,
-      rated,
-    ];
-  }
+  const why = (...words) => html`<p class="why">${words}</p>`;
+  const reason = run.rating_why ? shown(`: ${run.rating_why}`) : ".";
+  const rated = run.rating && why(`A user rated this run as ${run.rating}`, reason);
+  const { grade, answer } = run;
+  if (answer !== null && answer !== undefined)
+    return html`${long([answer, 0], { className: "prose", label: "answer" })}
+      ${run.status === "stopped" && why("Answered early: ", shown(run.reason || ""))}
+      ${grade?.why && why("The comparison graded this run as ", shown(`${grade.mark}: ${grade.why}`))}
+      ${rated}`;
   if (run.status === "running") return null;
-  return [
-    rated,
-    run.reason ? make("div.why", {}, long([run.reason, 0], { className: "prose", label: "reason" })) : null,
-    run.hint ? make("p.why", {}, shown(run.hint)) : null,
-  ];
+  const cause = run.reason && long([run.reason, 0], { className: "prose", label: "reason" });
+  return html`${rated}${cause && html`<div class="why">${cause}</div>`}${run.hint && why(shown(run.hint))}`;
 };
 
 export const runPage = async (place, source, id, { toStep = null, isOverTime = false } = {}) => {
   const data = await source.run(id);
-  let run = data.run,
-    waits = data.waiting || [],
-    stopWatching = null,
-    hasLeft = false;
-  const title = make(
-    "h1",
-    { tabindex: "-1" },
-    make("bdi", {}, shown(run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question)),
-  );
-  const state = make("div.state"),
-    answer = make("section.outcome", { "aria-label": "How it ended" }),
-    acts = make("div.run-acts"),
-    side = make("aside.beside", { "aria-label": "About this run" }),
-    plan = make("div.plan-place");
-  const list = make("ol.steps"),
-    connectionNotice = make("p.lost", { role: "status" });
+  let run = data.run, waits = data.waiting, stopWatching = null, hasLeft = false;
+  const question = run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question;
+  const state = html`<div class="state"></div>`;
+  const answer = html`<section class="outcome" aria-label="How it ended"></section>`;
+  const acts = html`<div class="run-acts"></div>`;
+  const side = html`<aside class="beside" aria-label="About this run"></aside>`;
+  const plan = html`<div class="plan-place"></div>`;
+  const list = html`<ol class="steps"></ol>`;
+  const connectionNotice = html`<p class="lost" role="status"></p>`;
   const may = data.may || {};
   const mayAnswer = (ask) => (ask === "question" ? may.answer : may.approve);
   const fork = may.fork
@@ -245,118 +121,78 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     answer: () => run.answer,
     heads: (step) => stepActs(source, id, step, fork),
     results: (item) =>
-      fork && item.state === "done"
-        ? button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" })
-        : null,
+      fork && button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" }),
     waits: (item) => {
-      if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
       const asked = waits.find((each) => each.item === item.id);
-      if (asked && !mayAnswer(item.ask))
-        return make(
-          "p.quiet",
-          {},
-          `It waits for a user with the role ${item.ask === "question" ? "change" : "approve"}.`,
-        );
-      return asked ? waitForm(source, run, item, asked.question, reopen) : null;
+      if (source.live && !asked) return null;
+      if (source.live && mayAnswer(item.ask)) return waitForm(source, run, item, asked.question, reopen);
+      const role = item.ask === "question" ? "change" : "approve";
+      return html`<p class="quiet">It waits for ${source.live ? `a user with the role ${role}` : "an answer"}.</p>`;
     },
   });
 
   let follows = false;
-  const follow = button(
-    "Follow",
-    () => {
-      follows = !follows;
-      follow.setAttribute("aria-pressed", String(follows));
-      if (follows) scrollDown();
-    },
-    { class: "follow", "aria-pressed": "false", hidden: true },
-  );
+  const turnFollow = () => {
+    follows = !follows;
+    follow.setAttribute("aria-pressed", String(follows));
+    if (follows) scrollDown();
+  };
+  const follow = button("Follow", turnFollow, { class: "follow", "aria-pressed": "false", hidden: true });
   const scrollDown = () =>
     scrollTo({ top: document.documentElement.scrollHeight, behavior: prefersLessMotion() ? "auto" : "smooth" });
 
   const drawHead = () => {
     document.title = `${flat(run.question, 60)} · Plait`;
-    const clock = run.status === "running" ? run.work : run.seconds;
-    state.replaceChildren(
-      chip(run),
-      line(
-        "facts-line",
-        make("bdi", {}, shown(run.loop)),
-        run.models.map((each) => make("bdi", {}, shown(each))),
-        many(run.steps, "step"),
-        many(run.calls, "model call"),
-        tokens(run),
-        run.status === "running" && clock < 0.0005 ? "waiting for the model" : duration(clock),
-        money(run.cost),
-        when(run.started),
-      ),
-    );
+    const isRunning = run.status === "running", clock = isRunning ? run.work : run.seconds;
+    const time = isRunning && clock < 0.0005 ? "waiting for the model" : duration(clock);
+    const counts = [many(run.steps, "step"), many(run.calls, "model call"), tokens(run)];
+    const names = [run.loop, ...run.models].map(bdi);
+    state.replaceChildren(chip(run), line("facts-line", names, counts, time, money(run.cost), when(run.started)));
     const how = outcomeParts(run);
-    answer.replaceChildren(...(how || []).filter(Boolean));
+    answer.replaceChildren(how || "");
     answer.hidden = !how;
     answer.className = `outcome is-${endOf(run)}`;
     // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
     const now = { ...may, answer: waits.some((each) => mayAnswer(each.ask)) };
-    if (source.live && acts.dataset.of !== `${run.status} ${run.owner} ${now.answer}`) {
-      acts.dataset.of = `${run.status} ${run.owner} ${now.answer}`;
+    const shownFor = `${run.status} ${run.owner} ${now.answer}`;
+    if (source.live && acts.dataset.of !== shownFor) {
+      acts.dataset.of = shownFor;
       acts.replaceChildren(...actsOf(source, run, reopen, now));
-      if (!["running", "waiting"].includes(run.status)) {
-        if (fork) {
-          const edit = button("Edit the question", () => fork(1, "question"));
-          acts.firstChild.append(edit, button("Add to a data set", addTask));
-        }
-        if (may.change) acts.append(rateControls(source, run));
-      }
+      const isOver = !["running", "waiting"].includes(run.status);
+      const edit = button("Edit the question", () => fork(1, "question"));
+      if (isOver && fork) acts.firstChild.append(edit, button("Add to a data set", addTask));
+      if (isOver && may.change) acts.append(rateControls(source, run));
     }
     // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);
-    side.replaceChildren(...[phaseSection(run), aboutSection(run, source)].filter(Boolean));
-    side.querySelectorAll("details").forEach((each, i) => {
-      each.open = open[i] || false;
-    });
-    follow.hidden = run.status !== "running";
+    side.replaceChildren(html`${run.phases.length > 0 && phaseSection(run)}${aboutSection(run, source)}`);
+    side.querySelectorAll("details").forEach((each, i) => (each.open = open[i] || false));
+    follow.hidden = !isRunning;
   };
-  const drawPlan = (found) => {
-    if (found) plan.replaceChildren(planOf(found));
-  };
+  // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays. A reply that
+  // turns out to be the answer stands above.
+  const itemsOf = (kind) => [...braid.items.values()].filter((item) => item.kind === kind);
   const applyNews = (news) => {
     const before = run.status;
     if (news.run) run = news.run;
     const waitsChanged = news.waiting && JSON.stringify(news.waiting) !== JSON.stringify(waits);
     if (news.waiting) waits = news.waiting;
     for (const step of news.steps || []) braid.put(step);
-    if (waitsChanged) redraw("wait");
-    if (before !== run.status && run.answer) redraw("model");
-    if (news.plan) drawPlan(news.plan);
+    if (waitsChanged) braid.redraw(itemsOf("wait"));
+    if (before !== run.status && run.answer) braid.redraw(itemsOf("model").slice(-1));
+    if (news.plan) plan.replaceChildren(planOf(news.plan));
     drawHead();
     growTime();
     const last = news.steps?.at(-1);
-    if (before !== run.status)
-      announce(
-        `The run ${run.status === "waiting" ? "waits for you" : run.status === "running" ? "goes on" : run.status}.`,
-      );
+    const words = { waiting: "waits for you", running: "goes on" }[run.status] || run.status;
+    if (before !== run.status) announce(`The run ${words}.`);
     else if (last?.items.length) announce(describeChange(last));
     if (follows) scrollDown();
   };
-  // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays. A reply that
-  // turns out to be the answer stands above.
-  const redraw = (kind) => {
-    const items = [...braid.items.values()].filter((item) => item.kind === kind);
-    for (const item of kind === "model" ? items.slice(-1) : items) braid.put({ ...stepOf(item.step), items: [item] });
-  };
-  const heads = new Map();
-  const stepOf = (n) => heads.get(n);
-  const put = braid.put.bind(braid);
-  braid.put = (step) => {
-    heads.set(step.n, { ...step, items: [] });
-    return put(step);
-  };
 
   // -- the same run over time, which is read when somebody looks at it
-  const time = make("div.time");
-  let waterfall = null,
-    later = null,
-    growing = null;
+  const time = html`<div class="time"></div>`;
+  let waterfall = null, later = null, growing = null;
   const growTime = () => {
     if (!isOverTime || later) return;
     waterfall ||= new Waterfall(time, source, id);
@@ -367,44 +203,36 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     if (waterfall.now) later = setTimeout(grow, 1000);
     else grow();
   };
-  const tab = (words, value) =>
-    button(words, () => {
-      isOverTime = value;
-      if (source.live) history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${value ? "/time" : ""}`);
-      showView();
-    });
-  const tabs = make(
-    "div.tabs",
-    { role: "group", "aria-label": "How the run is shown" },
-    tab("Steps", false),
-    tab("Over time", true),
-  );
+  const turn = (value) => {
+    isOverTime = value;
+    if (source.live) history.replaceState(null, "", runAddress(id, ...(value ? ["time"] : [])));
+    showView();
+  };
+  const tabs = html`<div class="tabs" role="group" aria-label="How the run is shown">${[
+    button("Steps", () => turn(false)),
+    button("Over time", () => turn(true)),
+  ]}</div>`;
   const showView = () => {
     [...tabs.children].forEach((each, i) => each.setAttribute("aria-pressed", String(isOverTime === Boolean(i))));
     list.hidden = isOverTime;
     time.hidden = !isOverTime;
-    place.querySelector(".columns")?.classList.toggle("over-time", isOverTime);
+    place.querySelector(".columns").classList.toggle("over-time", isOverTime);
     growTime();
   };
-  const found = finder(
-    (words) => source.search(id, words),
-    (hit) => {
-      if (isOverTime) tabs.children[0].click();
-      const node = list.querySelector(`[data-item="${CSS.escape(hit.item)}"]`) || list.querySelector(`#step-${hit.step}`);
-      list.querySelector(".is-found")?.classList.remove("is-found");
-      node?.classList.add("is-found");
-      node?.querySelectorAll("details").forEach((each) => {
-        each.open = true;
-      });
-      node?.scrollIntoView({ block: "center" });
-    },
-  );
+  const showHit = (hit) => {
+    if (isOverTime) turn(false);
+    const node = list.querySelector(`[data-item="${CSS.escape(hit.item)}"]`) || list.querySelector(`#step-${hit.step}`);
+    list.querySelector(".is-found")?.classList.remove("is-found");
+    if (!node) return;
+    node.classList.add("is-found");
+    for (const each of node.querySelectorAll("details")) each.open = true;
+    node.scrollIntoView({ block: "center" });
+  };
+  const found = finder((words) => source.search(id, words), showHit);
 
   const watch = () => {
     stopWatching?.();
-    const broken = (gone) => {
-      connectionNotice.textContent = gone ? "The connection is lost; trying again." : "";
-    };
+    const broken = (gone) => (connectionNotice.textContent = gone ? "The connection is lost; trying again." : "");
     const writing = (steps) => {
       braid.write(steps);
       if (follows) scrollDown();
@@ -419,37 +247,24 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     watch();
   }
 
-  place.replaceChildren(
-    make(
-      "header.run-head",
-      {},
-      make("p.crumbs", {}, source.live ? [link("Runs", "#/"), " / "] : null, make("code", {}, run.run)),
-      title,
-      state,
-      answer,
-      acts,
-    ),
-    make(
-      "div.columns",
-      {},
-      make(
-        "section.main",
-        { "aria-labelledby": "steps-title" },
-        plan,
-        make("h2.unseen", { id: "steps-title" }, "Steps"),
-        make("div.run-bar", {}, tabs, found.form),
-        found.list,
-        time,
-        list,
-        connectionNotice,
-        follow,
-      ),
-      side,
-    ),
-  );
+  place.replaceChildren(html`
+    <header class="run-head">
+      <p class="crumbs">${source.live && [link("Runs", "#/"), " / "]}<code>${run.run}</code></p>
+      <h1 tabindex="-1">${bdi(question)}</h1>
+      ${[state, answer, acts]}
+    </header>
+    <div class="columns">
+      <section class="main" aria-labelledby="steps-title">
+        ${plan}
+        <h2 class="unseen" id="steps-title">Steps</h2>
+        <div class="run-bar">${tabs}${found.form}</div>
+        ${[found.list, time, list, connectionNotice, follow]}
+      </section>
+      ${side}
+    </div>`);
   showView();
   drawHead();
-  drawPlan(data.plan);
+  if (data.plan) plan.append(planOf(data.plan));
   if (isOverTime) await growing; // the steps are drawn behind it
   await braid.grow(data.steps);
   if (["running", "waiting", "interrupted"].includes(run.status)) watch();
@@ -458,26 +273,18 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     to.scrollIntoView({ block: "start" });
     to.querySelector("h3").focus({ preventScroll: true });
   }
-  return {
-    leave: () => {
-      hasLeft = true;
-      clearTimeout(later);
-      stopWatching?.();
-    },
-    fork,
-    turn: () => tabs.children[isOverTime ? 0 : 1].click(),
-    search: found.input,
-    found,
+  const leave = () => {
+    hasLeft = true;
+    clearTimeout(later);
+    stopWatching?.();
   };
+  return { leave, fork, turn: () => turn(!isOverTime), search: found.input, found };
 };
 
-const describeChange = (step) => {
-  const item = step.items.at(-1);
-  if (item.kind === "model")
-    return item.state === "asking" ? `Step ${step.n}: a model is asked.` : `Step ${step.n}: the model has replied.`;
-  if (item.kind === "call")
-    return item.state === "done"
-      ? `Step ${step.n}: observation from ${flat(item.tool, 40)}.`
-      : `Step ${step.n}: ${flat(item.tool, 40)} is called.`;
-  return `Step ${step.n}: ${flat(item.word || item.kind, 40)}.`;
+const describeChange = ({ n, items }) => {
+  const item = items.at(-1), name = flat(item.tool || item.word || item.kind, 40);
+  const isAsked = item.state === "asking", isDone = item.state === "done";
+  const called = isDone ? `observation from ${name}` : `${name} is called`;
+  const words = { model: isAsked ? "a model is asked" : "the model has replied", call: called }[item.kind] ?? name;
+  return `Step ${n}: ${words}.`;
 };

@@ -1,15 +1,17 @@
 // Two runs side by side, with the first difference marked.
 import { Braid } from "./braid.js";
 import { sumsTable } from "./changes.js";
-import { button, chip, duration, line, link, make, many, money, problem, shown, tokens } from "./dom.js";
+import { bdi, button, chip, duration, line, link, many, money, problem, runAddress, shown, tokens } from "./dom.js";
+import { html } from "./html.js";
 import { openDialog } from "./improve.js";
 import { marked } from "./wire.js";
 
 // `at` counts characters by code point.
 const parted = (text, at) => {
-  const all = [...text],
-    rest = all.slice(at).join("");
-  return [make("span", {}, shown(all.slice(0, at).join(""))), make("mark", {}, rest ? shown(rest) : "(ends here)")];
+  const all = [...text], rest = all.slice(at).join("");
+  return html`<dd dir="auto"><span>${shown(all.slice(0, at).join(""))}</span><mark>${
+    rest ? shown(rest) : "(ends here)"
+  }</mark></dd>`;
 };
 
 // The requests of a step of both runs, with what differs.
@@ -18,136 +20,95 @@ const requestsDialog = async (source, a, b, n) => {
   const dialog = openDialog(
     "large",
     `Requests of step ${n}`,
-    make("p.quiet", {}, make("ins", {}, "only in the second"), " ", make("del", {}, "only in the first")),
-    requests.length ? null : make("p", {}, "Not both runs have a request in this step."),
+    html`<p class="quiet"><ins>only in the second</ins> <del>only in the first</del></p>`,
+    requests.length ? null : html`<p>Not both runs have a request in this step.</p>`,
     requests.map((each) => [
-      make("h3", {}, shown(each.phase || "request")),
-      each.before === each.after ? make("p.quiet", {}, "They are equal.") : null,
-      make("pre.exact", { dir: "auto", tabindex: "0" }, marked(each.after, each.before, each.marks)),
+      html`<h3>${shown(each.phase || "request")}</h3>`,
+      each.before === each.after ? html`<p class="quiet">They are equal.</p>` : null,
+      html`<pre class="exact" dir="auto" tabindex="0">${marked(each.after, each.before, each.marks)}</pre>`,
     ]),
-    make(
-      "div.buttons",
-      {},
-      button("Close", () => dialog.close()),
-    ),
+    html`<div class="buttons">${button("Close", () => dialog.close())}</div>`,
   );
 };
 
-const column = (source, name, data, place, compare) => {
-  const run = data.run,
-    list = make("ol.steps"),
-    top = make("header");
-  const braid = new Braid(list, {
-    rest: (item, field, from) => source.text(run.run, item, field, from),
-    heads: (step) =>
-      step.phases.length
-        ? [
-            link("wire", `#/runs/${encodeURIComponent(run.run)}/wire/${step.n}`, {
-              class: "act",
-              "aria-label": `Exact wire of step ${step.n} of run ${name}`,
-            }),
-            button("requests", () => compare(step.n), {
-              class: "act",
-              "aria-label": `Compare the requests of step ${step.n} of both runs`,
-            }),
-          ]
-        : [],
-  });
-  braid.head = (run) => {
-    const text = run.answer ?? run.reason ?? "";
-    top.replaceChildren(
-      make("h2", {}, `${name} `, link(run.run, `#/runs/${encodeURIComponent(run.run)}`)),
-      make(
-        "div.state",
-        {},
-        chip(run),
-        line(
-          "facts-line",
-          make("bdi", {}, shown(run.loop)),
-          run.models.map((each) => make("bdi", {}, shown(each))),
-          many(run.steps, "step"),
-          tokens(run),
-          duration(run.seconds),
-          money(run.cost),
-        ),
-      ),
-      ...(text ? [make("p.short-answer", {}, shown(text.length > 600 ? `${text.slice(0, 600)}…` : text))] : []),
-    );
-  };
-  braid.head(run);
-  place.append(top, list);
-  return braid;
+// The facts of a run as they stand above its steps.
+const headOf = (name, run) => {
+  const text = run.answer ?? run.reason ?? "";
+  const facts = [many(run.steps, "step"), tokens(run), duration(run.seconds), money(run.cost)];
+  return html`<header>
+    <h2>${name} ${link(run.run, runAddress(run.run))}</h2>
+    <div class="state">${chip(run)}${line("facts-line", bdi(run.loop), run.models.map(bdi), facts)}</div>
+    ${text && html`<p class="short-answer">${shown(text.length > 600 ? `${text.slice(0, 600)}…` : text)}</p>`}
+  </header>`;
 };
 
 // What was changed, what it did to the answer, and what both took.
 const summary = (a, b, names, differences) => {
   const changed = b.settings.changed || [];
   const used = (run, name) => (name === "tokens" ? run.in + run.out : run[name]);
-  const over = [a, b].every((run) => run.status !== "running");
+  const isOver = [a, b].every((run) => run.status !== "running");
+  const difference = (name, words, isOpen) =>
+    differences[name] &&
+    html`<details open=${isOpen}>
+      <summary>Difference of the ${words}</summary>
+      <pre class="exact" dir="auto">${marked(...differences[name])}</pre>
+    </details>`;
+  const sums = ["tokens", "cost", "seconds", "steps"].map((name) => [name, used(a, name), used(b, name)]);
   return [
-    changed.length ? make("p", {}, make("strong", {}, "Changed: "), make("bdi", {}, shown(changed.join(", ")))) : null,
-    ["instructions", "answer"].map((each) =>
-      differences?.[each]
-        ? make(
-            "details",
-            { open: each === "answer" },
-            make("summary", {}, `Difference of the ${each}${each === "answer" ? "s" : ""}`),
-            make("pre.exact", { dir: "auto" }, marked(...differences[each])),
-          )
-        : null,
-    ),
-    over
-      ? sumsTable(
-          ["tokens", "cost", "seconds", "steps"].map((name) => [name, used(a, name), used(b, name)]),
-          names,
-        )
-      : null,
+    changed.length ? html`<p><strong>Changed: </strong>${bdi(changed.join(", "))}</p>` : null,
+    difference("instructions", "instructions", false),
+    difference("answer", "answers", true),
+    isOver ? sumsTable(sums, names) : null,
   ];
 };
 
 export const sidesPage = async (place, source, a, b) => {
   let found = await source.sides(a, b);
   const names = found.b.run.parent === found.a.run.run ? ["Original", "Fork"] : ["A", "B"];
-  const columns = names.map((name) => make("section.side", { "aria-label": `Run ${name}` }));
-  const fail = (error) => top.prepend(problem(error));
-  const compare = (n) => requestsDialog(source, a, b, n).catch(fail);
-  const braids = columns.map((each, i) => column(source, names[i], [found.a, found.b][i], each, compare));
-  const top = make("header.run-head");
-  place.replaceChildren(top, make("div.sides", {}, columns));
+  const top = html`<header class="run-head"></header>`;
+  const compare = (n) => requestsDialog(source, a, b, n).catch((error) => top.prepend(problem(error)));
+  const columns = [found.a, found.b].map(({ run }, i) => {
+    const acts = ({ n }) => {
+      const about = { class: "act", "aria-label": `Exact wire of step ${n} of run ${names[i]}` };
+      const both = { class: "act", "aria-label": `Compare the requests of step ${n} of both runs` };
+      return [link("wire", runAddress(run.run, "wire", n), about), button("requests", () => compare(n), both)];
+    };
+    const list = html`<ol class="steps"></ol>`;
+    const braid = new Braid(list, {
+      rest: (item, field, from) => source.text(run.run, item, field, from),
+      heads: (step) => (step.phases.length ? acts(step) : []),
+    });
+    const side = html`<section class="side" aria-label="Run ${names[i]}">${headOf(names[i], run)}${list}</section>`;
+    return { side, braid };
+  });
+  place.replaceChildren(top, html`<div class="sides">${columns.map(({ side }) => side)}</div>`);
   document.title = "Two runs side by side · Plait";
   let last = "";
   const mark = async () => {
     const differences = await source.differences(a, b);
     const now = JSON.stringify([found.first, found.same, differences, found.a.run, found.b.run]);
-    if (now !== last) drawHead(place, top, found, names, differences); // else what is open or focused stays
+    if (now !== last) top.replaceChildren(drawHead(place, found, names, differences)); // else what is open stays
     last = now;
-    markSteps(place, columns, found);
+    markSteps(place, found);
   };
-  await Promise.all(braids.map((braid, i) => braid.grow([found.a, found.b][i].steps)));
+  await Promise.all([columns[0].braid.grow(found.a.steps), columns[1].braid.grow(found.b.steps)]);
   await mark();
   // Follows runs that go on: their steps at once, what differs a little later.
   let later = null;
-  const again = () => {
-    later ||= setTimeout(async () => {
-      later = null;
-      found = await source.sides(a, b).catch(() => found);
-      await mark().catch(() => {});
-    }, 700);
+  const again = async () => {
+    later = null;
+    found = await source.sides(a, b).catch(() => found);
+    await mark().catch(() => {});
   };
-  const stops = [found.a, found.b].map((data, i) => {
-    if (!["running", "waiting", "interrupted"].includes(data.run.status)) return () => {};
+  const stops = [found.a, found.b].map(({ run, seq }, i) => {
+    if (!["running", "waiting", "interrupted"].includes(run.status)) return () => {};
+    const { side, braid } = columns[i];
     const take = (news) => {
-      for (const step of news.steps || []) braids[i].put(step);
-      if (news.run) braids[i].head(news.run);
-      again();
+      for (const step of news.steps || []) braid.put(step);
+      if (news.run) side.firstChild.replaceWith(headOf(names[i], news.run));
+      later ||= setTimeout(again, 700);
     };
-    return source.watchRun(
-      data.run.run,
-      data.seq,
-      take,
-      () => {},
-      (steps) => braids[i].write(steps),
-    );
+    return source.watchRun(run.run, seq, take, () => {}, (steps) => braid.write(steps));
   });
   return {
     leave: () => {
@@ -157,77 +118,49 @@ export const sidesPage = async (place, source, a, b) => {
   };
 };
 
-const drawHead = (place, top, found, names, differences) => {
-  const first = found.first;
-  const questions = [found.a.run.question, found.b.run.question];
-  const where = first && (first.step ? `in step ${first.step}, ` : "in ");
-  const jump = first?.step
-    ? link("show it", `#step-${first.step}`, {
-        class: "act",
-        onclick: (event) => {
-          event.preventDefault();
-          place.querySelector(".differs")?.scrollIntoView({ block: "center" });
-          place.querySelector(".differs")?.focus({ preventScroll: true });
-        },
-      })
-    : null;
-  top.replaceChildren(
-    make("p.crumbs", {}, link("Runs", "#/"), " / side by side"),
-    make("h1", { tabindex: "-1" }, "Two runs side by side"),
-    ...(questions[0] === questions[1] ? [make("p.lede", {}, make("bdi", {}, shown(questions[0].slice(0, 600))))] : []),
-    make(
-      "section.first",
-      { "aria-label": "First difference" },
-      first
-        ? [
-            make(
-              "p",
-              {},
-              make("strong", {}, "They first differ "),
-              where,
-              make("em", {}, first.what),
-              ". ",
-              found.same.length
-                ? `${many(found.same.length, "step")} ${found.same.length === 1 ? "is" : "are"} alike. `
-                : "",
-              jump,
-            ),
-            first.a || first.b
-              ? make(
-                  "dl.parting",
-                  {},
-                  make("dt", {}, names[0]),
-                  make("dd", { dir: "auto" }, parted(first.a, first.at)),
-                  make("dt", {}, names[1]),
-                  make("dd", { dir: "auto" }, parted(first.b, first.at)),
-                )
-              : first.what === "the request"
-                ? make("p.quiet", {}, "The requests differ: compare them at their step.")
-                : null,
-          ]
-        : make("p", {}, make("strong", {}, "They are alike"), " in all that was decided."),
-    ),
-    ...summary(found.a.run, found.b.run, names, differences).flat().filter(Boolean),
-  );
+const drawHead = (place, { a, b, first, same }, names, differences) => {
+  const question = a.run.question === b.run.question && a.run.question.slice(0, 600);
+  const alike = html`<p><strong>They are alike</strong> in all that was decided.</p>`;
+  const difference = first ? firstDifference(place, first, same, names) : alike;
+  return html`<p class="crumbs">${link("Runs", "#/")} / side by side</p>
+    <h1 tabindex="-1">Two runs side by side</h1>
+    ${question && html`<p class="lede">${bdi(question)}</p>`}
+    <section class="first" aria-label="First difference">${difference}</section>
+    ${summary(a.run, b.run, names, differences)}`;
 };
 
-const markSteps = (place, columns, found) => {
-  const first = found.first;
-  place.querySelectorAll(".differs-word").forEach((each) => each.remove());
-  place.querySelectorAll(".differs").forEach((each) => each.classList.remove("differs"));
-  const same = new Set(found.same);
-  columns.forEach((each, i) => {
-    for (const step of each.querySelectorAll(".step"))
-      step.classList.toggle("alike", same.has(Number(step.dataset.step)));
-    if (!first?.step) return;
-    const step = each.querySelector(`.step[data-step="${first.step}"]`);
-    const item = step && [...step.querySelectorAll(".item")].find((found) => found.dataset.item === first.items[i]);
-    const mark = item || step;
-    if (!mark) return;
+const firstDifference = (place, first, same, names) => {
+  const jump = (event) => {
+    event.preventDefault();
+    place.querySelector(".differs")?.scrollIntoView({ block: "center" });
+    place.querySelector(".differs")?.focus({ preventScroll: true });
+  };
+  const where = first.step ? `in step ${first.step}, ` : "in ";
+  const alike = same.length ? `${many(same.length, "step")} ${same.length === 1 ? "is" : "are"} alike. ` : "";
+  const show = first.step ? link("show it", `#step-${first.step}`, { class: "act", onclick: jump }) : null;
+  const [textA, textB] = [first.a, first.b].map((text) => parted(text, first.at));
+  return [
+    html`<p><strong>They first differ </strong>${where}<em>${first.what}</em>. ${alike}${show}</p>`,
+    first.a || first.b
+      ? html`<dl class="parting"><dt>${names[0]}</dt>${textA}<dt>${names[1]}</dt>${textB}</dl>`
+      : first.what === "the request" && html`<p class="quiet">The requests differ: compare them at their step.</p>`,
+  ];
+};
+
+const markSteps = (place, { first, same }) => {
+  const alike = new Set(same);
+  for (const each of place.querySelectorAll(".differs-word")) each.remove();
+  for (const each of place.querySelectorAll(".differs")) each.classList.remove("differs");
+  place.querySelectorAll(".side").forEach((side, i) => {
+    for (const step of side.querySelectorAll(".step"))
+      step.classList.toggle("alike", alike.has(Number(step.dataset.step)));
+    const step = first?.step && side.querySelector(`.step[data-step="${first.step}"]`);
+    if (!step) return;
+    const mark = step.querySelector(`[data-item="${CSS.escape(first.items[i])}"]`) || step;
     mark.classList.add("differs");
     mark.tabIndex = -1;
-    mark.prepend(make("p.differs-word", {}, "first difference"));
+    mark.prepend(html`<p class="differs-word">first difference</p>`);
   });
   // Two steps of the same number have the same id: in this page they have none.
-  place.querySelectorAll(".step").forEach((each) => each.removeAttribute("id"));
+  for (const each of place.querySelectorAll(".step")) each.removeAttribute("id");
 };

@@ -1,9 +1,8 @@
 // A long text: its beginning, and the rest when it is asked for, so that no page waits for what nobody reads.
-import { button, make, number, shown } from "./dom.js";
+import { button, number, shown } from "./dom.js";
+import { html } from "./html.js";
 
-const FOLD = 1500,
-  LINES = 24,
-  CHUNK = 32768;
+const FOLD = 1500, LINES = 24, CHUNK = 32768;
 
 // Where a text is cut so that it shows its beginning: a number of characters, its length when it is short.
 const fold = (text) => {
@@ -34,55 +33,46 @@ const chunks = (text) => {
 // `cutText` is [text, how many characters are missing]; `rest(from)` gives [more text, how many are missing then].
 export const long = (cutText, { rest = null, className = "", label = "text", missing = "" } = {}) => {
   const [text, more] = cutText;
-  const body = make("pre", { dir: "auto" });
-  const box = make(`div.text${className ? `.${className}` : ""}`, {}, body);
+  const body = html`<pre dir="auto"></pre>`;
+  const box = html`<div class="text ${className}">${body}</div>`;
   const at = fold(text);
   if (at === text.length && !more) {
     body.append(...shown(text));
     return box;
   }
   // The server counts characters by code point, as Python does; what is here is counted so where it must go on.
-  const have = more ? [...text].length : text.length,
-    whole = have + more;
-  const bar = make("p.more");
+  const have = more ? [...text].length : text.length;
+  const size = number(have + more);
+  // A long text scrolls in a box of its own, which the keyboard must be able to reach.
+  const region = { role: "region", tabindex: "0", "aria-label": `All of the ${label}` };
+  const bar = html`<p class="more"></p>`;
   const fill = () => {
     body.replaceChildren(...shown(text.slice(0, at).trimEnd()), " …");
     box.classList.remove("whole");
-    for (const name of ["role", "tabindex", "aria-label"]) body.removeAttribute(name);
-    bar.replaceChildren(
-      button(`Show all, ${number(whole)} characters`, all, {
-        "aria-label": `Show all of the ${label}, ${number(whole)} characters`,
-      }),
-    );
+    for (const name in region) body.removeAttribute(name);
+    const about = { "aria-label": `Show all of the ${label}, ${size} characters` };
+    bar.replaceChildren(button(`Show all, ${size} characters`, all, about));
   };
   let stopped = false;
-  const put = (piece) => body.append(...chunks(piece).map((each) => make("span.chunk", {}, shown(each))));
+  const put = (piece) => body.append(...chunks(piece).map((each) => html`<span class="chunk">${shown(each)}</span>`));
   const all = async () => {
     stopped = false;
     body.replaceChildren();
     box.classList.add("whole");
-    // A long text scrolls in a box of its own, which the keyboard must be able to reach.
-    for (const [name, value] of [
-      ["role", "region"],
-      ["tabindex", "0"],
-      ["aria-label", `All of the ${label}`],
-    ])
-      body.setAttribute(name, value);
+    for (const name in region) body.setAttribute(name, region[name]);
     put(text);
-    let left = more,
-      from = have;
     const less = button("Show less", () => {
       stopped = true;
       fill();
       bar.querySelector("button").focus();
     });
-    bar.replaceChildren(less);
+    const lost = more && !rest ? `${number(more)} more characters are not in this file. ${missing} ` : "";
+    const state = html`<span role="status">${lost}</span>`;
+    bar.replaceChildren(...(lost ? [state, less] : [less, " ", state]));
     less.focus();
-    if (left && !rest)
-      bar.prepend(make("span", {}, `${number(left)} more characters are not in this file. ${missing} `));
-    const state = make("span", { role: "status" });
-    if (left && rest) bar.append(" ", state);
-    while (left && rest && !stopped) {
+    if (lost) return;
+    let left = more, from = have;
+    while (left && !stopped) {
       state.textContent = ` loading, ${number(left)} characters to go`;
       try {
         const [piece, then] = await rest(from);

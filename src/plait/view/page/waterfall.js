@@ -1,9 +1,10 @@
 // A run over time: what went on from when to when, also in its child runs. ../waterfall.py has the shape of a row.
-import { button, duration, flat, link, make, money, number, shown } from "./dom.js";
+import { button, duration, flat, link, money, number, runAddress, shown } from "./dom.js";
+import { html } from "./html.js";
 
-const CHUNK = 100,
-  // With more rows than this, only the steps are open at first.
-  MANY = 400;
+const CHUNK = 100;
+// With more rows than this, only the steps are open at first.
+const MANY = 400;
 const WORDS = { done: "", failed: "failed", running: "goes on", waiting: "waits for the user" };
 // The part of the working time that an idle time is drawn with at most, so that a night of waiting hides no work.
 const IDLE = 0.06;
@@ -22,13 +23,12 @@ const scale = (rows, parts, now) => {
     else merged.push([at, end]);
   }
   const work = merged.reduce((sum, [at, end]) => sum + end - at, 0);
-  const first = Math.min(...rows.slice(0, 1).map((row) => row.at), merged[0]?.[0] ?? Infinity);
+  const first = Math.min(rows[0]?.at ?? Infinity, merged[0]?.[0] ?? Infinity);
   const last = rows.reduce((most, row) => Math.max(most, ends(row)), first);
   const most = Math.max(IDLE * work, 0.05);
   // Each piece: from when on, where that is on the picture, and how much longer or shorter it is drawn.
   const pieces = [];
-  let drawn = 0,
-    isShort = false;
+  let drawn = 0, isShort = false;
   const add = (from, to, isIdle) => {
     if (to <= from) return;
     const shorter = isIdle && to - from > 2 * most ? most / (to - from) : 1;
@@ -44,8 +44,7 @@ const scale = (rows, parts, now) => {
   }
   add(at, last, true);
   const place = (time) => {
-    let low = 0,
-      high = pieces.length - 1;
+    let low = 0, high = pieces.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       if (pieces[middle][0] <= time) low = middle;
@@ -60,8 +59,8 @@ const scale = (rows, parts, now) => {
 export class Waterfall {
   constructor(place, source, id) {
     Object.assign(this, { place, source, id, rows: new Map(), lines: new Map(), open: new Map(), now: 0 });
-    this.about = make("p.quiet.w-about");
-    this.list = make("ol.waterfall", { "aria-label": "The run over time" });
+    this.about = html`<p class="quiet w-about"></p>`;
+    this.list = html`<ol class="waterfall" aria-label="The run over time"></ol>`;
     place.replaceChildren(this.about, this.list);
   }
 
@@ -78,12 +77,7 @@ export class Waterfall {
       const { rows, now } = await this.source.waterfall(this.id, since);
       this.now = now;
       for (const row of rows) this.rows.set(row.id, row);
-      this.parts = new Map();
-      for (const row of this.rows.values()) {
-        const inside = row.in || "";
-        if (!this.parts.has(inside)) this.parts.set(inside, []);
-        this.parts.get(inside).push(row);
-      }
+      this.parts = Map.groupBy(this.rows.values(), (row) => row.in || "");
       this.isLong ??= this.rows.size > MANY;
       this.rescale();
       for (const row of rows) this.lines.get(row.id)?.tell(row);
@@ -91,10 +85,9 @@ export class Waterfall {
     } finally {
       this.isGrowing = false;
     }
-    if (this.isAskedAgain) {
-      this.isAskedAgain = false;
-      await this.grow();
-    }
+    if (!this.isAskedAgain) return;
+    this.isAskedAgain = false;
+    await this.grow();
   }
 
   // Draws the parts of a row that are not there yet, and those of the open ones; many in several goes.
@@ -120,56 +113,43 @@ export class Waterfall {
   }
 
   line(row, depth) {
-    const to = (...parts) => `#/runs/${[row.run, ...parts].map(encodeURIComponent).join("/")}`;
     const isReadable = this.source.live || row.run === this.id;
-    const name = shown(flat(row.label, 80));
-    const label =
-      row.kind === "child" && this.source.live
-        ? link(name, `#/runs/${encodeURIComponent(row.child)}`)
-        : isReadable && row.kind !== "model"
-          ? link(name, to("step", row.step))
-          : make("span", {}, name);
-    const wire = isReadable && row.wire !== undefined ? `${to("wire", row.step)}?seq=${row.wire}` : null;
-    const facts = make("span.w-facts"),
-      bar = make("i.w-bar"),
-      parts = make("ol"),
-      root = make("li", { "data-row": row.id });
-    const toggle = button("", () => this.turn(row, toggle, parts, depth), { class: "w-toggle" });
+    const hasPage = row.kind === "child" ? this.source.live : isReadable && row.kind !== "model";
+    const address = row.kind === "child" ? runAddress(row.child) : runAddress(row.run, "step", row.step);
+    const name = shown(flat(row.label, 80)), short = flat(row.label, 40);
+    const label = hasPage ? link(name, address) : name;
+    const wire = isReadable && row.wire !== undefined && `${runAddress(row.run, "wire", row.step)}?seq=${row.wire}`;
+    const links = wire && [
+      link("request", wire, { class: "act", "aria-label": `Exact request: ${short}` }),
+      link("difference", `${wire}&view=whole`, {
+        class: "act",
+        "aria-label": `Difference from the request before: ${short}`,
+      }),
+    ];
+    const parts = html`<ol></ol>`;
+    const turn = async () => {
+      this.open.set(row.id, !this.isOpen(row));
+      showToggle();
+      if (this.isOpen(row)) await this.draw(row.id, parts, depth + 1);
+    };
+    const toggle = button("", turn, { class: "w-toggle", "aria-label": `Parts of ${short}` });
     const showToggle = () => {
-      const isOpen = this.isOpen(row);
-      toggle.setAttribute("aria-expanded", String(isOpen));
-      toggle.setAttribute("aria-label", `Parts of ${flat(row.label, 40)}`);
-      parts.hidden = !isOpen;
+      toggle.setAttribute("aria-expanded", String(this.isOpen(row)));
+      parts.hidden = !this.isOpen(row);
     };
     showToggle();
-    const head = make("span.w-name", {}, toggle, make("bdi", {}, label), make("bdi.w-note"));
+    const note = html`<bdi class="w-note"></bdi>`;
+    const head = html`<span class="w-name">${toggle}<bdi>${label}</bdi>${note}</span>`;
     head.style.paddingLeft = `${depth * 0.9}rem`;
-    root.append(
-      make(
-        "div.w-line",
-        {},
-        head,
-        make(
-          "span.w-links",
-          {},
-          wire
-            ? [
-                link("request", wire, { class: "act", "aria-label": `Exact request: ${flat(row.label, 40)}` }),
-                link("difference", `${wire}&view=whole`, {
-                  class: "act",
-                  "aria-label": `Difference from the request before: ${flat(row.label, 40)}`,
-                }),
-              ]
-            : null,
-        ),
-        facts,
-        make("span.w-track", { "aria-hidden": "true" }, bar),
-      ),
-      parts,
-    );
+    const facts = html`<span class="w-facts"></span>`;
+    const bar = html`<i class="w-bar"></i>`;
+    const root = html`<li data-row=${row.id}>
+      <div class="w-line">
+        ${head}<span class="w-links">${links}</span>${facts}<span class="w-track" aria-hidden="true">${bar}</span>
+      </div>
+      ${parts}</li>`;
     const tell = (now) => {
       root.className = `is-${now.kind} is-${now.state}`;
-      const note = head.querySelector(".w-note");
       note.replaceChildren(...shown(flat(now.note || "", 100)));
       note.title = flat(now.note || "", 400);
       const each = [
@@ -178,16 +158,10 @@ export class Waterfall {
         now.tokens ? `${number(now.tokens)} tokens` : "",
         now.tokens && now.cost !== null ? money(now.cost) : "",
       ];
-      facts.replaceChildren(each.filter(Boolean).join(" · "));
+      facts.textContent = each.filter(Boolean).join(" · ");
     };
     tell(row);
-    return { root, parts, toggle, bar, tell, showToggle };
-  }
-
-  async turn(row, toggle, parts, depth) {
-    this.open.set(row.id, !this.isOpen(row));
-    this.lines.get(row.id).showToggle();
-    if (this.isOpen(row)) await this.draw(row.id, parts, depth + 1);
+    return { root, parts, toggle, bar, tell };
   }
 
   putBar({ bar }, row) {
