@@ -14,7 +14,6 @@ from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.view.live import full_timeline
-from plait.view.text_search import search_texts
 from plait.view.waterfall import read_waterfall
 from test_window_inside import traveller
 from window_support import action, answer, react
@@ -77,8 +76,8 @@ def test_a_search_counts_every_place_in_texts_that_the_page_has_cut(tmp_path: Pa
         return "needle " * 2_000
 
     run = react(journal, [action("read", {}, "A Needle?"), answer("no")], tools=(read,)).run("?")
-    found = search_texts(full_timeline(Journal(journal), run.id), "NEEDLE")
+    found = full_timeline(Journal(journal), run.id).search("NEEDLE")
     assert found["count"] == 2_001 and len(found["hits"]) == 500
     assert {hit["field"].rstrip("0123456789") for hit in found["hits"]} == {"thought", "text"}
     assert (found["hits"][0]["before"], found["hits"][0]["found"], found["hits"][0]["after"]) == ("A ", "Needle", "?")
-    assert search_texts(full_timeline(Journal(journal), run.id), "") == {"hits": [], "count": 0}
+    assert full_timeline(Journal(journal), run.id).search("") == {"hits": [], "count": 0}

@@ -30,7 +30,6 @@ from plait.view import live, run_search
 from plait.view.http_exchanges import body_text, exact_body, read_exchanges
 from plait.view.run_diff import equal_steps, first_difference, load_compared
 from plait.view.run_view import list_entry
-from plait.view.text_search import search_texts
 from plait.view.waterfall import read_waterfall
 
 PIECE = 400_000
@@ -117,7 +116,7 @@ class ViewerApi:
     def search(self, request: Request) -> Response:
         """Return where words occur in the texts of a run."""
         timeline = live.full_timeline(self._journal, self._find_shown(request).head.run)
-        return json_response(search_texts(timeline, request.query_params.get("words", "")))
+        return json_response(timeline.search(request.query_params.get("words", "")))
 
     def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""

@@ -18,11 +18,10 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, list_descendants, wait_for
 from plait.journal.timeline import Timeline
-from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run_files import read_files
 from plait.view.http_exchanges import HttpExchange, read_exchanges
-from plait.view.run_view import open_questions, plan_view, read_rating, run_facts, show_child_questions
-from plait.view.timeline import build_timeline
+from plait.view.live import full_timeline
+from plait.view.run_view import open_questions, plan_view, read_rating, run_facts
 from plait.view.waterfall import read_waterfall
 
 LONGEST = 200_000
@@ -33,9 +32,7 @@ BODY = 2_000_000
 _IMPORT = re.compile(r"^import\s+(\{[^}]*\})\s+from\s+\"\./([\w-]+)\.js\";\n", re.MULTILINE)
 _LATER = re.compile(r"\(await import\(\"\./(run|wire)\.js\"\)\)")
 """The pages that a file can open, among those that are loaded when they are opened."""
-_EXPORT = re.compile(r"^export (?=const|class|function|async)", re.MULTILINE)
-_EXPORTED = re.compile(r"^export \{[^}]*\};\n", re.MULTILINE)
-_NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) (\w+))", re.MULTILINE)
 
 
 def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST) -> str:
@@ -47,13 +44,10 @@ def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
     document, timeline = _read_document(row, journal, max_text)
-    document |= {
-        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline)],
-        "waterfall": read_waterfall(journal, row.head.run),
-        "children": {},
-    }
-    for each in wait_for(list_descendants(journal.store, row.head.run)):
-        document["children"][each.head.run] = _read_document(each, journal, max_text)[0]
+    document["wire"] = [_shrink(each) for each in read_exchanges(row.head, timeline)]
+    document["waterfall"] = read_waterfall(journal, row.head.run)
+    below = wait_for(list_descendants(journal.store, row.head.run))
+    document["children"] = {each.head.run: _read_document(each, journal, max_text)[0] for each in below}
     data = f'<script type="application/json" id="data">{escape_json(encode(document).decode())}</script>\n'
     end = f'{data}<script type="module">{script}</script>\n</body>'
     return before + head + body.replace("</body>", end)
@@ -62,8 +56,7 @@ def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST
 def _read_document(row: RunRow, journal: Journal, max_text: int | None) -> tuple[dict[str, Any], Timeline]:
     """Return a run as its page reads it, with its pictures, and its timeline."""
     run = row.head.run
-    timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
-    show_child_questions(journal, timeline)
+    timeline = full_timeline(journal, run, max_text=max_text, bodies=True)
     found = read_files(timeline.trace)
     files = [{"id": at.id, "about": str(at), "content": at.data_url if at.is_picture else None} for at in found]
     document = {
@@ -89,8 +82,8 @@ def bundle_script(name: str) -> str:
                 add(needed)
         text = _LATER.sub(lambda found: _variable(found[1]), text)
         names = [f"const {names} = {_variable(needed)};" for names, needed in imports]
-        inside = _EXPORT.sub("", _EXPORTED.sub("", _IMPORT.sub("", text)))
-        given = f"return {{ {', '.join(_NAMES.findall(text))} }};"
+        inside = _EXPORT.sub("", _IMPORT.sub("", text))
+        given = f"return {{ {', '.join(_EXPORT.findall(text))} }};"
         # A function for each module keeps its names separate.
         bundled[module] = f"const {_variable(module)} = (() => {{\n" + "\n".join((*names, inside, given)) + "\n})();"
 

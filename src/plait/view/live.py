@@ -111,11 +111,11 @@ class RunFollower:
             self.timeline.add(row)
 
 
-def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
-    """Read a run with all its texts complete; blocking."""
-    row = journal.run(run)
-    rows = wait_for(journal.store.read_rows(row.head.run, bodies=False))
-    timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=None)
+def full_timeline(journal: Journal, run: str, *, max_text: int | None = None, bodies: bool = False) -> ViewerTimeline:
+    """Read a run with its texts, of `max_text` characters at most, and the questions of its child runs; blocking."""
+    head = journal.run(run).head
+    rows = wait_for(journal.store.read_rows(head.run, bodies=bodies))
+    timeline = build_timeline(rows, recorded_loop(head), head.run, max_text=max_text)
     show_child_questions(journal, timeline)
     return timeline
 

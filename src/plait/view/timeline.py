@@ -9,6 +9,7 @@ is new since the last call; all changes together are the whole document.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -36,26 +37,18 @@ from plait.view.items import FailedAttempt, ItemFields, ItemKind, Text, TokenCou
 
 LONG = 4_000
 """Characters of a text in the document."""
-SORTS = {
-    "repaired": "repair",
-    "unreadable": "repair",
-    "replan": "repair",
-    "fallback": "repair",
-    "calls_as_text": "repair",
-    "cut": "cut",
-    "shortened": "cut",
-    "compacted": "cut",
-    "dropped": "cut",
-    "skipped": "cut",
-    "circle": "cut",
-    "refused": "refusal",
-    "error": "error",
-    "retry": "error",
-    "model_change": "error",
-    "rate_limit": "limit",
-    "limit": "limit",
-    "loop": "limit",
+MOST = 500
+"""Hits of a search that are returned."""
+AROUND = 60
+"""Characters of an excerpt before and after the words."""
+_KINDS = {
+    "repair": "repaired unreadable replan fallback calls_as_text",
+    "cut": "cut shortened compacted dropped skipped circle",
+    "refusal": "refused",
+    "error": "error retry model_change",
+    "limit": "rate_limit limit loop",
 }
+SORTS = {kind: sort for sort, kinds in _KINDS.items() for kind in kinds.split()}
 """The mark of each kind of note on the page. All other kinds are warnings."""
 
 JSON: TypeAlias = dict[str, Any]
@@ -108,18 +101,34 @@ class ViewerTimeline:
         value = self.items.get(item, {}).get(field)
         return value[0] if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) else None
 
+    def search(self, words: str) -> JSON:
+        """Return where words occur in all texts, in upper or lower case: the first `hits`, and the `count` of all.
+
+        A hit has its `step`, `item` and `field`, and the text `before`, `found` and `after`.
+        """
+        pattern = re.compile(re.escape(words), re.IGNORECASE)
+        hits: list[JSON] = []
+        count = 0
+        for id, item in self.items.items():
+            texts = {name: text for name in item if (text := self.text(id, name)) is not None}
+            texts |= {f"attempt {error['attempt']}": error["text"][0] for error in item.get("errors", ())}
+            texts |= {"tool": item["tool"]} if item["kind"] == "call" else {}
+            for field, text in texts.items():
+                for match in pattern.finditer(text) if words else ():
+                    count += 1
+                    if count <= MOST:
+                        start, end = match.span()
+                        parts = {"before": text[max(0, start - AROUND) : start], "found": match[0]}
+                        parts["after"] = text[end : end + AROUND]
+                        hits.append({"step": item["step"], "item": id, "field": field, **parts})
+        return {"hits": hits, "count": count}
+
     def totals(self) -> JSON:
         """Return what the run used, from the rows so far."""
         whole = in_all(self.phases)
-        usage = whole.usage
-        return {
-            "steps": max((n for n, step in self.steps.items() if step["phases"]), default=0),
-            "calls": whole.calls,
-            **_count_tokens(usage),
-            "estimated": usage.estimated,
-            "cost": whole.cost_usd,
-            "work": whole.seconds,
-        }
+        steps = max((n for n, step in self.steps.items() if step["phases"]), default=0)
+        used = {"calls": whole.calls, "cost": whole.cost_usd, "work": whole.seconds}
+        return {"steps": steps, **used, **_count_tokens(whole.usage), "estimated": whole.usage.estimated}
 
     def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
         """Add the next row of the run, and return what it changed."""
@@ -140,13 +149,8 @@ class ViewerTimeline:
             case "replied", ModelCall() as asked:
                 self._show_reply(asked)
             case "planned", ToolCall() as call:
-                fields: ItemFields = {
-                    "tool": call.planned.tool,
-                    "input": self._input_of(call),
-                    "state": "asked",
-                    "seconds": 0.0,
-                }
-                self._add_item(moment.at, call.step, f"c{call.key}", "call", fields)
+                fields: ItemFields = {"tool": call.planned.tool, "input": self._input_of(call), "seconds": 0.0}
+                self._add_item(moment.at, call.step, f"c{call.key}", "call", {**fields, "state": "asked"})
             case "began", ToolCall() as call:
                 self._change(f"c{call.key}", {"state": "running", "input": self._input_of(call)})
             case "ended", ToolCall(observation=seen) as call if seen is not None:
@@ -240,13 +244,9 @@ class ViewerTimeline:
         self._change(item["id"], {"seconds": round(item["seconds"] + response.seconds, 6)})
         self._sum(item["step"], seconds=response.seconds)
         if response.error:
-            error: FailedAttempt = {
-                "attempt": call.last.number + 1,
-                "status": response.status or None,
-                "text": self._cut(response.error),
-                "lost": response.lost,
-            }
-            item["errors"].append(error)
+            text, attempt = self._cut(response.error), call.last.number + 1
+            error: FailedAttempt = {"attempt": attempt, "status": response.status or None, "text": text}
+            item["errors"].append({**error, "lost": response.lost})
             item["state"] = "failed"
         if response.cut:
             item["cut"] = True

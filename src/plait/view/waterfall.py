@@ -122,8 +122,8 @@ class _RunRows:
     def _begin(self, at: float, id: str, kind: str, entry: Any, label: str) -> WaterfallRow:
         """Return the row of an entry; a new one goes into its call, if it belongs to one, else into its step."""
         step, call = f"{self.run}/s{entry.step}", f"{self.run}/c{entry.n}.{getattr(entry, 'i', -1)}"
-        empty = {"run": self.run, "step": entry.step, "end": None, "state": "running", "note": ""}
-        empty |= {"tokens": 0, "cost": 0.0}
+        sums = {"tokens": 0, "cost": 0.0}
+        empty = {"run": self.run, "step": entry.step, "end": None, "state": "running", "note": "", **sums}
         if step not in self.rows:
             name = f"Step {entry.step}" if entry.step else "Before the first step"
             self.rows[step] = {"id": step, "in": self.inside, "kind": "step", "label": name, "at": at, "n": -1, **empty}

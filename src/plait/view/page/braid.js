@@ -75,7 +75,7 @@ export class Braid {
     const stepView = this.steps.get(step.n);
     stepView.step = step;
     for (const item of step.items) {
-      const drawn = html`<div class="item" data-item=${item.id}>${this.draw(item)}</div>`;
+      const drawn = html`<div class="item" data-item=${item.id} data-kind=${item.kind}>${this.draw(item)}</div>`;
       const old = stepView.nodes.get(item.id);
       // Keeps an open form, because the user may be filling it in.
       if (old?.querySelector("form.answer") && drawn.querySelector("form.answer")) continue;

@@ -4,7 +4,7 @@ import { html } from "./html.js";
 
 const AROUND = 60, MOST = 500;
 
-// The same as ../text_search.py, for a file: in the texts that it has.
+// The same as `search` of ../timeline.py, for a file: in the texts that it has.
 export const findIn = (steps, words) => {
   const hits = [],
     wanted = words.toLowerCase();
