@@ -139,8 +139,8 @@ export class Braid {
 
   // Moves the result of a call below the question for approval, because it came after it.
   settle(stepView, id) {
-    const isAsked = (item) => item.kind === "wait" && item.call === id && stepView.nodes.has(item.id);
-    const asked = [...this.items.values()].filter(isAsked).at(-1);
+    const items = [...stepView.nodes.keys()].map((each) => this.items.get(each));
+    const asked = items.findLast((item) => item?.kind === "wait" && item.call === id);
     const call = stepView.nodes.get(`c${id}`);
     if (!call || !asked) return;
     const seen = call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going");
@@ -158,8 +158,10 @@ export class Braid {
     const root = html`<li class="step" id="step-${n}" data-turn=${turn} data-step=${n}>
       <div class="gutter" aria-hidden="true"><i></i><i></i><i></i></div>${head}${body}${crossing(turn)}</li>`;
     // Steps come in order, but a result of an earlier step may come later.
-    const after = [...this.place.children].find((each) => Number(each.dataset.step) > n);
-    this.place.insertBefore(root, after || null);
+    let before = this.place.lastElementChild;
+    while (before && Number(before.dataset.step) > n) before = before.previousElementSibling;
+    if (before) before.after(root);
+    else this.place.prepend(root);
     return { root, head, body, nodes: new Map() };
   }
 

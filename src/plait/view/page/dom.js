@@ -41,8 +41,7 @@ const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperC
 // A text as nodes: what can't be seen is shown by its number.
 export const shown = (text) => {
   const parts = [];
-  let from = 0,
-    count = 0;
+  let from = 0, count = 0;
   for (const found of text.matchAll(HIDDEN)) {
     if (++count > MANY) {
       parts.push(text.slice(from).replace(HIDDEN, (each) => `[${coded(each)}]`));
@@ -61,11 +60,8 @@ export const bdi = (text) => html`<bdi>${shown(text)}</bdi>`;
 
 // The same on one line, as plain text, for titles and labels.
 export const flat = (text, most = 200) => {
-  const clean = text
-    .slice(0, most + 200)
-    .replace(HIDDEN, (each) => `[${coded(each)}]`)
-    .replace(/\s+/g, " ")
-    .trim();
+  const visible = text.slice(0, most + 200).replace(HIDDEN, (each) => `[${coded(each)}]`);
+  const clean = visible.replace(/\s+/g, " ").trim();
   return clean.length > most ? `${clean.slice(0, most)}…` : clean;
 };
 
@@ -100,8 +96,7 @@ export const tokens = (each) => {
 
 // When, as a person says it; the whole time stands in the element's title. `isShort`: for a column of a table.
 export const when = (seconds, isShort = false) => {
-  const at = new Date(seconds * 1000),
-    ago = Date.now() / 1000 - seconds;
+  const at = new Date(seconds * 1000), ago = Date.now() / 1000 - seconds;
   const year = isShort && ago < 300 * 86400 ? undefined : "numeric";
   const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year });
   const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
@@ -131,8 +126,7 @@ export const endOf = (run) =>
   run.status === "answered" && ((run.grade && !run.grade.success) || run.rating === "bad") ? "wrong" : run.status;
 // `isShort`: grade and rating are words beside the status, which only a title and a screen reader have whole.
 export const chip = (run, isShort = false) => {
-  const end = endOf(run),
-    [sign, words] = STATES[run.status] || ["·", run.status];
+  const end = endOf(run), [sign, words] = STATES[run.status] || ["·", run.status];
   const more = [
     run.grade && ["graded", run.grade.mark, run.grade.success],
     run.rating && ["rated", run.rating, run.rating === "good"],
@@ -150,9 +144,7 @@ export const chip = (run, isShort = false) => {
 
 // -- what is said aloud, politely and not too often
 
-let last = 0,
-  waiting = null,
-  words = "";
+let last = 0, waiting = null, words = "";
 export const announce = (text) => {
   words = text;
   if (waiting) return;
