@@ -37,7 +37,6 @@ class HttpExchange(Struct, frozen=True):
     """
 
     seq: int
-    n: int
     step: int
     phase: str
     model: str
@@ -69,7 +68,6 @@ def read_exchanges(head: RunHead, timeline: Timeline, *, steps: frozenset[int] |
         answered, odd_response = body_text(answer)
         yield HttpExchange(
             seq=attempt.seq,
-            n=call.n,
             step=call.step,
             phase=attempt.phase,
             model=attempt.model,

@@ -12,8 +12,6 @@ import { rateControls } from "./rate.js";
 import { long } from "./text.js";
 import { Waterfall } from "./waterfall.js";
 
-const prefersLessMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-
 const phaseSection = (run) => {
   const row = ({ phase, model, calls, usage, seconds, cost_usd: cost }) => html`<tr>
     <th scope="row">${shown(phase || "?")}${model && html`<small>${bdi(model)}</small>`}</th>
@@ -45,6 +43,8 @@ const aboutSection = (run, source) => {
   const file = (id) => (live ? link(id, source.file(run.run, id), { download: true }) : bdi(id));
   const child = (each) => [runLink(each.run), ` ${each.status} `, bdi(each.question)];
   const tool = ({ name, what }) => html`<li><code>${shown(name)}</code> <span class="quiet">${shown(what)}</span></li>`;
+  const tools = html`<ul class="tools">${run.tools.map(tool)}</ul>`;
+  const folded = (words, content) => html`<details><summary>${words}</summary>${content}</details>`;
   const settings = [
     ...Object.entries(run.options),
     ...Object.entries(run.settings).filter(([name, value]) => value !== "" && !["shown", "agent"].includes(name)),
@@ -66,22 +66,12 @@ const aboutSection = (run, source) => {
       ),
     run.attachments.length > 0 && fact("Attached", lines(run.attachments, bdi)),
     run.files.length > 0 && fact("Files", lines(run.files, ({ id, about }) => [file(id), " ", bdi(about)])),
-    fact(
-      "Tools",
-      run.tools.length
-        ? html`<details>
-            <summary>${many(run.tools.length, "tool")}</summary><ul class="tools">${run.tools.map(tool)}</ul>
-          </details>`
-        : "none",
-    ),
-    fact(
-      "Settings",
-      html`<details><summary>as it was started</summary><dl class="settings">${settings}</dl></details>`,
-    ),
+    fact("Tools", run.tools.length ? folded(many(run.tools.length, "tool"), tools) : "none"),
+    fact("Settings", folded("as it was started", html`<dl class="settings">${settings}</dl>`)),
     fact("Started", when(run.started)),
     run.plait && fact("Plait", run.plait),
   ];
-  return html`<section><h2 id="about-title">About</h2><dl>${facts}</dl></section>`;
+  return html`<section><h2>About</h2><dl>${facts}</dl></section>`;
 };
 
 const outcomeParts = (run) => {
@@ -138,8 +128,10 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     if (follows) scrollDown();
   };
   const follow = button("Follow", turnFollow, { class: "follow", "aria-pressed": "false", hidden: true });
-  const scrollDown = () =>
-    scrollTo({ top: document.documentElement.scrollHeight, behavior: prefersLessMotion() ? "auto" : "smooth" });
+  const scrollDown = () => {
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    scrollTo({ top: document.documentElement.scrollHeight, behavior });
+  };
 
   const drawHead = () => {
     document.title = `${flat(run.question, 60)} · Plait`;
