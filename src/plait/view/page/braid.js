@@ -344,7 +344,7 @@ export const braidOptions = (source, id) => ({
   },
 });
 
-export const stepActs = (source, id, { n, phases }, fork) => {
+export const stepActs = (id, { n, phases }, fork) => {
   const about = (words) => ({ "aria-label": words, class: "act" });
   return [
     phases.length > 0 && link("wire", runAddress(id, "wire", n), about(`Exact wire of step ${n}`)),

@@ -109,7 +109,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const braid = new Braid(list, {
     ...braidOptions(source, id),
     answer: () => run.answer,
-    heads: (step) => stepActs(source, id, step, fork),
+    heads: (step) => stepActs(id, step, fork),
     results: (item) =>
       fork && button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" }),
     waits: (item) => {

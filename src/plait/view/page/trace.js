@@ -50,7 +50,7 @@ export class Trace {
       ...braidOptions(this.source, this.id),
       answer: () => this.run.answer,
       waits: () => html`<p class="quiet">The question is below.</p>`,
-      heads: (step) => stepActs(this.source, this.id, step, null),
+      heads: (step) => stepActs(this.id, step, null),
     });
     const items = [...this.items.values()];
     const steps = [...this.heads.values()].sort((a, b) => a.n - b.n);
