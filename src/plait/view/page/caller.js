@@ -1,5 +1,7 @@
-// Who uses the pages: the name in the bar on top, the roles and the way out. Links to what a user may not open are hidden.
-import { button, make, problem, shown } from "./dom.js";
+// Who uses the pages: the name in the bar on top, the roles and the way out. Hides links to what a user may not open.
+import { problem, shown } from "./dom.js";
+import { html } from "./html.js";
+import { openDialog } from "./improve.js";
 
 const ROLES = {
   view: "sees all runs, their costs and comparisons",
@@ -17,34 +19,14 @@ export const showCaller = async (source, tools) => {
   if (!me.name && !me.login) return;
   const name = me.name || "Full token";
   const open = () => {
-    const roles = me.roles.map((each) => make("li", {}, make("b", {}, each), `: ${ROLES[each]}`));
+    const roles = me.roles.map((each) => html`<li><b>${each}</b>: ${ROLES[each]}</li>`);
     const leave = () => source.logout().catch((error) => dialog.append(problem(error)));
-    const dialog = make(
-      "dialog.small",
-      { "aria-labelledby": "caller-title" },
-      make("h2", { id: "caller-title", tabindex: "-1" }, make("bdi", {}, shown(name))),
-      make("p", {}, me.roles.length ? "May do here:" : "Has no role here."),
-      make("ul", {}, roles),
-      make(
-        "div.buttons",
-        {},
-        me.login ? button("Log out", leave, { class: "main-act" }) : null,
-        button("Close", () => dialog.close()),
-      ),
-    );
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
-    dialog.querySelector("h2").focus();
+    const dialog = openDialog("small", html`<bdi>${shown(name)}</bdi>`, html`
+      <p>${me.roles.length ? "May do here:" : "Has no role here."}</p><ul>${roles}</ul><div class="buttons">
+      ${me.login && html`<button type="button" class="main-act" onclick=${leave}>Log out</button>`}
+      <button type="button" onclick=${() => dialog.close()}>Close</button></div>`);
   };
-  tools.prepend(
-    button(
-      [
-        make("span.initial", { "aria-hidden": "true" }, shown([...name][0].toUpperCase())),
-        make("bdi", {}, shown(name)),
-      ],
-      open,
-      { class: "caller", title: "Who uses this page" },
-    ),
-  );
+  tools.prepend(html`<button type="button" class="caller" title="Who uses this page" onclick=${open}>
+    <span class="initial" aria-hidden="true">${shown([...name][0].toUpperCase())}</span>
+    <bdi>${shown(name)}</bdi></button>`);
 };

@@ -1,26 +1,18 @@
 // Comparisons on record: each is a page of its own, that of `plait compare --html`.
-import { flat, line, link, make, many, number, shown, when } from "./dom.js";
+import { flat, line, many, number, shown, when } from "./dom.js";
+import { html } from "./html.js";
 
 export const comparisonsPage = async (place, source) => {
   const found = await source.comparisons();
-  const row = (each) =>
-    make(
-      "li.run",
-      {},
-      make("h2", {}, link(each.name, source.comparison(each.name))),
-      line(
-        "facts-line",
-        make("bdi", { title: flat(each.suite) }, shown(flat(each.suite.split("/").at(-1), 60))),
-        `${number(each.finished)} of ${many(each.cells, "run")}`,
-        make("bdi", {}, shown(each.loops.join(", "))),
-        when(each.started),
-      ),
-    );
-  place.replaceChildren(
-    make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Comparisons")),
-    found.length
-      ? make("ol.runs", {}, found.map(row))
-      : make("p.quiet", {}, "There is none yet. `plait compare` makes one."),
-  );
+  const row = (each) => {
+    const suite = html`<bdi title=${flat(each.suite)}>${shown(flat(each.suite.split("/").at(-1), 60))}</bdi>`;
+    const runs = `${number(each.finished)} of ${many(each.cells, "run")}`;
+    const loops = html`<bdi>${shown(each.loops.join(", "))}</bdi>`;
+    return html`<li class="run"><h2><a href=${source.comparison(each.name)}>${each.name}</a></h2>
+      ${line("facts-line", suite, runs, loops, when(each.started))}</li>`;
+  };
+  place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Comparisons</h1></header>
+    ${found.length ? html`<ol class="runs">${found.map(row)}</ol>`
+      : html`<p class="quiet">There is none yet. \`plait compare\` makes one.</p>`}`);
   document.title = "Comparisons · Plait";
 };

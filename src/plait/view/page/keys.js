@@ -1,5 +1,6 @@
 // Single keys, and a list of them.
-import { button, make } from "./dom.js";
+import { html } from "./html.js";
+import { openDialog } from "./improve.js";
 import { keep, kept } from "./theme.js";
 
 const KEYS = [
@@ -22,40 +23,21 @@ const KEYS = [
 ];
 const HELD = new Set(["?", "/", "j", "k", "w", "b", "e", "n", "N", "t", "d", "Esc"]);
 const help = (live, shows) => {
-  const on = make("input", { type: "checkbox", id: "keys-on", checked: kept("plait-keys", "on") === "on" });
-  on.addEventListener("change", () => keep("plait-keys", on.checked ? "on" : "off"));
-  const dialog = make(
-    "dialog.small",
-    { "aria-labelledby": "keys-title" },
-    make("h2", { id: "keys-title", tabindex: "-1" }, "Keys"),
-    make(
-      "dl.keys",
-      {},
-      KEYS.filter(([key]) => (shows ? shows.includes(key) : live || HELD.has(key))).flatMap(([key, words]) => [
-        make("dt", {}, make("kbd", {}, key)),
-        make("dd", {}, words),
-      ]),
-    ),
-    make("p", {}, on, " ", make("label", { for: "keys-on" }, "Single keys do something")),
-    make("p.quiet", {}, "Tab and Enter reach everything as well."),
-    make(
-      "div.buttons",
-      {},
-      button("Close", () => dialog.close()),
-    ),
-  );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
-  dialog.querySelector("h2").focus();
+  const list = KEYS.filter(([key]) => (shows ? shows.includes(key) : live || HELD.has(key)));
+  const hold = ({ target }) => keep("plait-keys", target.checked ? "on" : "off");
+  const dialog = openDialog("small", "Keys", html`
+    <dl class="keys">${list.map(([key, words]) => html`<dt><kbd>${key}</kbd></dt><dd>${words}</dd>`)}</dl>
+    <p><input type="checkbox" id="keys-on" checked=${kept("plait-keys", "on") === "on"} onchange=${hold}>
+      <label for="keys-on">Single keys do something</label></p>
+    <p class="quiet">Tab and Enter reach everything as well.</p>
+    <div class="buttons"><button type="button" onclick=${() => dialog.close()}>Close</button></div>`);
 };
 
 const among = (selector, by) => {
   const all = [...document.querySelectorAll(selector)];
   const at = all.findIndex((each) => each.contains(document.activeElement) || each === document.activeElement);
-  const near =
-    at >= 0 ? at + by : by > 0 ? all.findIndex((each) => each.getBoundingClientRect().top > 0) : all.length - 1;
-  return all[Math.max(0, Math.min(all.length - 1, near))];
+  const first = by > 0 ? all.findIndex((each) => each.getBoundingClientRect().top > 0) : all.length - 1;
+  return all[Math.max(0, Math.min(all.length - 1, at >= 0 ? at + by : first))];
 };
 const reach = (found) => {
   if (!found) return;
@@ -106,14 +88,8 @@ export const keys = ({ live, dark, page, where, own = null }) => {
   const acts = own ? { "?": usual["?"], a: usual.a, r: usual.r, c: usual.c, d: usual.d, ...own } : usual;
   const pressed = () => help(live, own && [...Object.keys(acts), "Esc"]);
   addEventListener("keydown", (event) => {
-    if (
-      event.ctrlKey ||
-      event.metaKey ||
-      event.altKey ||
-      event.defaultPrevented ||
-      document.querySelector("dialog[open]")
-    )
-      return;
+    const isOther = event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented;
+    if (isOther || document.querySelector("dialog[open]")) return;
     if (event.target.closest?.("input, textarea, select, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
       return;

@@ -1,5 +1,6 @@
 // The pages put together: what the address names is shown, the bar on top stays.
-import { button, link, make, problem } from "./dom.js";
+import { problem } from "./dom.js";
+import { html } from "./html.js";
 import { keys } from "./keys.js";
 import { sourceOfFile, server } from "./source.js";
 import { theme } from "./theme.js";
@@ -8,21 +9,19 @@ const data = document.getElementById("data");
 const file = data ? JSON.parse(data.textContent) : null;
 const source = file ? sourceOfFile(file) : server;
 const main = document.getElementById("main");
-let page = null,
-  turn = 0;
+let page = null;
+let turn = 0;
 
+const decoded = (part) => {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+};
 const place = () => {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path
-    .split("/")
-    .filter(Boolean)
-    .map((each) => {
-      try {
-        return decodeURIComponent(each);
-      } catch {
-        return each;
-      }
-    });
+  const parts = path.split("/").filter(Boolean).map(decoded);
   if (file && parts[0] !== "runs") return { parts: ["runs", file.run.run], query: {} };
   const values = {};
   for (const [name, value] of new URLSearchParams(query))
@@ -34,11 +33,10 @@ const where = () => {
   return kind === "runs" ? { run: id, wire: what === "wire" ? at : null } : {};
 };
 
-const show = async (inside, { parts, query }) => {
-  const [kind, id, what, at] = parts;
+const show = async (inside, { parts: [kind, id, what, at], query }) => {
   if (!kind) return (await import("./runs.js")).runsPage(inside, source, query);
-  if (kind === "runs" && id && what === "wire") return (await import("./wire.js")).wirePage(inside, source, id, at, query);
   if (kind === "runs" && id) {
+    if (what === "wire") return (await import("./wire.js")).wirePage(inside, source, id, at, query);
     const how = { toStep: what === "step" ? at : null, isOverTime: what === "time" };
     return (await import("./run.js")).runPage(inside, source, id, how);
   }
@@ -53,9 +51,9 @@ const show = async (inside, { parts, query }) => {
 };
 
 const open = async (first = false) => {
-  const mine = ++turn,
-    at = place(),
-    inside = make("div.page");
+  const mine = ++turn;
+  const at = place();
+  const inside = html`<div class="page"></div>`;
   page?.leave?.();
   page = null;
   document.querySelectorAll("dialog").forEach((each) => each.close());
@@ -65,17 +63,11 @@ const open = async (first = false) => {
   try {
     made = await show(inside, at);
   } catch (error) {
-    inside.replaceChildren(
-      make("h1", { tabindex: "-1" }, "That did not work"),
-      problem(error),
-      file ? "" : make("p", {}, link("To the runs", "#/")),
-    );
+    inside.replaceChildren(html`<h1 tabindex="-1">That did not work</h1>${problem(error)}
+      ${!file && html`<p><a href="#/">To the runs</a></p>`}`);
   }
-  if (mine !== turn) {
-    made?.leave?.();
-    return;
-  }
-  page = made || null;
+  if (mine !== turn) return made?.leave?.();
+  page = made;
   main.removeAttribute("aria-busy");
   const kind = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
   const on = ["review", "comparisons", "costs"].includes(kind) ? `#/${kind}` : "#/";
@@ -92,9 +84,8 @@ const open = async (first = false) => {
 const look = theme();
 if (source.me) import("./caller.js").then(({ showCaller }) => showCaller(source, document.getElementById("tools")));
 const pressed = keys({ live: source.live, dark: look.turn, page: () => page, where });
-document
-  .getElementById("tools")
-  .append(look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
+const helper = html`<button type="button" onclick=${pressed.help} aria-label="Keys" title="Keys">?</button>`;
+document.getElementById("tools").append(look.control, helper);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

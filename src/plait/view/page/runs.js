@@ -1,8 +1,9 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
+import { announce, chip, duration, flat, number, shown, tokens, when } from "./dom.js";
+import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
-import { announce, button, chip, duration, flat, line, link, make, number, shown, tokens, when } from "./dom.js";
 
-const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "queued", "running", "interrupted"];
+const STATUSES = "answered failed stopped cancelled waiting crashed queued running interrupted".split(" ");
 // The filters of the address: name, label, and the values to choose from (a name of `about.choices`, or the values).
 const FILTERS = [
   ["status", "Status", STATUSES],
@@ -19,42 +20,34 @@ const FILTERS = [
   ["min_cost", "At least USD", null, "0.05"],
   ["max_cost", "At most USD", null, "1"],
 ];
-const SORTS = [
-  ["started", "newest first"],
-  ["-started", "oldest first"],
-  ["cost", "most expensive first"],
-  ["-cost", "cheapest first"],
-  ["tokens", "most tokens first"],
-  ["-tokens", "fewest tokens first"],
-  ["seconds", "slowest first"],
-  ["-seconds", "fastest first"],
-  ["steps", "most steps first"],
-  ["-steps", "fewest steps first"],
-];
-const text = (value) => (value ? make("bdi", { title: flat(value) }, shown(flat(value, 60))) : "");
-// The columns: head, class, content, and what sorts by it. A column of texts is hidden while no run has one.
+const LABELS = { words: "Words", ...Object.fromEntries(FILTERS) };
+const SORTS = Object.entries({
+  ...{ started: "newest first", "-started": "oldest first", cost: "most expensive first", "-cost": "cheapest first" },
+  ...{ tokens: "most tokens first", "-tokens": "fewest tokens first", seconds: "slowest first" },
+  ...{ "-seconds": "fastest first", steps: "most steps first", "-steps": "fewest steps first" },
+});
+const dollars = (usd) => (usd === 0 || usd >= 0.0001 ? usd.toFixed(4) : String(Number(usd.toPrecision(2))));
+const text = (value) => value && html`<bdi title=${flat(value)}>${shown(flat(value, 60))}</bdi>`;
+const question = (run) => {
+  const [address, ending] = [`#/runs/${encodeURIComponent(run.run)}`, flat(run.answer || run.reason || "", 400)];
+  const asked = html`<a href=${address} title=${ending || null}><bdi>${shown(flat(run.question, 240))}</bdi></a>`;
+  return [asked, run.parent && html`<span class="quiet"> fork at ${run.fork_at}</span>`];
+};
+// The columns: head, class, content, what sorts by it, and its unit. A column of words is hidden while no run has one.
 const COLUMNS = [
   ["Status", "status", (run) => chip(run, true)],
-  ["Question", "asked", (run) => question(run)],
+  ["Question", "asked", question],
   ["Agent", "word", (run) => text(run.agent)],
-  ["Loop", "word.minor", (run) => text(run.loop)],
-  ["Model", "word.minor", (run) => text(run.models.join(", "))],
+  ["Loop", "word minor", (run) => text(run.loop)],
+  ["Model", "word minor", (run) => text(run.models.join(", "))],
   ["User", "word", (run) => text(run.user)],
-  ["Tags", "word.minor", (run) => text(run.tags.join(", "))],
-  ["Session", "word.minor", (run) => text(run.session)],
-  ["Steps", "number.minor", (run) => (run.steps ? number(run.steps) : ""), "steps"],
-  ["Tokens", "number", (run) => (run.in || run.out ? number(run.in + run.out) : ""), "tokens"],
-  ["USD", "number", (run) => (run.cost === null || run.cost === undefined ? "" : dollars(run.cost)), "cost"],
+  ["Tags", "word minor", (run) => text(run.tags.join(", "))],
+  ["Session", "word minor", (run) => text(run.session)],
+  ["Steps", "number minor", (run) => (run.steps ? number(run.steps) : ""), "steps", "steps"],
+  ["Tokens", "number", (run) => (run.in || run.out ? number(run.in + run.out) : ""), "tokens", "tokens"],
+  ["USD", "number", (run) => (run.cost === null ? "" : dollars(run.cost)), "cost", "USD"],
   ["Time", "number", (run) => duration(run.seconds), "seconds"],
   ["Started", "number", (run) => when(run.started, true), "started"],
-];
-const UNITS = { Steps: "steps", Tokens: "tokens", USD: "USD" };
-const dollars = (usd) => (usd === 0 || usd >= 0.0001 ? usd.toFixed(4) : String(Number(usd.toPrecision(2))));
-const question = (run) => [
-  link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`, {
-    title: flat(run.answer || run.reason || "", 400) || null,
-  }),
-  run.parent ? make("span.quiet", {}, ` fork at ${run.fork_at}`) : null,
 ];
 const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""} ${run.rating}`;
 const isLive = (run) => run.status === "running" || run.status === "waiting";
@@ -65,192 +58,135 @@ const KEPT = 300;
 
 // The selected runs by id, kept while the user looks at other pages.
 const chosen = new Map();
-// What can be done with them: each function gets the data source and the runs, and returns an element or null.
-const selectionActs = [
-  (_, runs) =>
-    runs.length === 2
-      ? link("Side by side", `#/sides/${runs.map((run) => encodeURIComponent(run.run)).join("/")}`, {
-          class: "main-act",
-        })
-      : null,
-  improveActs,
-];
-
 // The filter that the user just changed, which keeps the focus when the list is drawn again, and the open filters.
-let touched = "",
-  isOpen = false;
+let touched = "";
+let isOpen = false;
 
-export const addressOf = (wanted) => {
+// An address of this page, or of another `kind`, with the filters that have a value.
+export const addressOf = (wanted, kind = "") => {
   const values = Object.entries(wanted).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
   const query = new URLSearchParams(values.filter(([, value]) => value !== "" && value !== undefined));
-  return `#/${query.size ? `?${query}` : ""}`;
+  return `#/${kind}${query.size ? `?${query}` : ""}`;
 };
+
+export const optionsOf = (pairs, now) =>
+  pairs.map(([value, words]) => html`<option value=${value} selected=${value === now}>${words}</option>`);
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;
+  let last = 0;
+  let most = KEPT;
   const ask = () => source.runs({ ...wanted, before: last || "", limit: PAGE });
-  let last = 0,
-    most = KEPT;
-  let [about, first] = await Promise.all([source.about(), ask()]);
-  const choices = about.choices;
-  choices.agents = [...new Set([...about.agents.map((each) => each.name), ...choices.agents])];
+  const [{ agents, choices }, me, first] = await Promise.all([source.about(), source.me(), ask()]);
+  choices.agents = [...new Set([...agents.map((each) => each.name), ...choices.agents])];
   const { sort = "", words = "", ...filters } = wanted;
   const isFiltered = Object.keys(wanted).length > 0;
   const go = (changes) => {
     const next = addressOf({ ...wanted, words: search.value.trim(), ...changes });
     if (next !== location.hash && !(next === "#/" && !location.hash)) location.hash = next;
   };
-  const search = make("input", {
-    type: "search",
-    id: "search",
-    value: words,
-    placeholder: "Search",
-    autocomplete: "off",
-    "aria-label": "Search",
-    title: "Every word must occur in the question, the answer or the reason. Enter searches.",
-  });
-  const field = (name, label, control) => {
-    control.addEventListener("change", () => {
-      touched = control.id;
-      go({ [name]: control.value });
-    });
-    return make("div.field", {}, make("label", { for: control.id }, label), control);
+
+  const field = (name, id, label, content) => {
+    const change = ({ target }) => {
+      touched = id;
+      go({ [name]: target.value });
+    };
+    const control = Array.isArray(content)
+      ? html`<select id=${id} onchange=${change}>${content}</select>`
+      : html`<input id=${id} onchange=${change} value=${wanted[name] || ""} placeholder=${content}>`;
+    return html`<div class="field"><label for=${id}>${label}</label>${control}</div>`;
   };
-  const select = (id, now, options) =>
-    make("select", { id }, options.map(([value, label]) => make("option", { value, selected: now === value }, label)));
   const fields = FILTERS.map(([name, label, known, example]) => {
-    const now = [wanted[name] || ""].flat()[0];
-    if (known === null)
-      return field(name, label, make("input", { id: `filter-${name}`, value: now, placeholder: example }));
-    const values = Array.isArray(known) ? known : choices[known];
-    const all = now && !values.includes(now) ? [now, ...values] : values;
-    const options = [["", "any"], ...all.map((each) => [each, flat(each, 60)])];
-    return field(name, label, select(`filter-${name}`, now, options));
+    const [now] = [wanted[name] || ""].flat();
+    const values = Array.isArray(known) ? known : choices[known] || [];
+    const all = new Set(["", ...(values.includes(now) ? [] : [now]), ...values]);
+    const options = [...all].map((each) => [each, flat(each, 60) || "any"]);
+    return field(name, `filter-${name}`, label, example || optionsOf(options, now));
   });
-  fields.push(field("sort", "Order", select("sort", sort || "started", SORTS)));
-  const panel = make("div.selects", { id: "filters" }, fields);
-  const opener = button(
-    "Filter",
-    () => {
-      isOpen = !isOpen;
-      showPanel();
-    },
-    { class: "filter-button", "aria-controls": "filters" },
-  );
-  const showPanel = () => {
+  const panel = html`<div class="selects" id="filters" hidden=${!isOpen}>
+    ${fields}${field("sort", "sort", "Order", optionsOf(SORTS, sort || "started"))}</div>`;
+  const open = ({ target }) => {
+    isOpen = !isOpen;
     panel.hidden = !isOpen;
-    opener.setAttribute("aria-expanded", String(isOpen));
+    target.setAttribute("aria-expanded", String(isOpen));
   };
-  showPanel();
-  const form = make("form.filters", { role: "search", "aria-label": "Runs" }, search, opener);
-  form.addEventListener("submit", (event) => {
+  const search = html`<input type="search" id="search" value=${words} placeholder="Search" autocomplete="off"
+    aria-label="Search" title="Every word must occur in the question, the answer or the reason. Enter searches.">`;
+  const submit = (event) => {
     event.preventDefault();
     go({});
-  });
-  const named = [["words", "Words"], ...FILTERS];
-  const chips = Object.entries({ words, ...filters }).flatMap(([name, value]) =>
-    [value].flat().map((each) => {
-      if (!each) return null;
-      const label = named.find(([known]) => known === name)?.[1] || name;
-      const rest = [value].flat().filter((other) => other !== each);
-      return button(
-        [`${label}: `, make("bdi", {}, shown(flat(each, 40))), make("span", { "aria-hidden": "true" }, " ×")],
-        () => {
-          if (name === "words") search.value = "";
-          go({ [name]: rest });
-        },
-        { class: "filter-chip", "aria-label": `Remove the filter ${label}: ${flat(each, 40)}` },
-      );
-    }),
+  };
+  const removable = (name, value) => {
+    const [label, short] = [LABELS[name] || name, flat(value, 40)];
+    const remove = () => {
+      if (name === "words") search.value = "";
+      go({ [name]: [wanted[name]].flat().filter((each) => each !== value) });
+    };
+    return html`<button type="button" class="filter-chip" aria-label="Remove the filter ${label}: ${short}"
+      onclick=${remove}>${label}: <bdi>${shown(short)}</bdi><span aria-hidden="true"> ×</span></button>`;
+  };
+  const removables = Object.entries({ words, ...filters }).flatMap(([name, values]) =>
+    [values].flat().map((value) => value && removable(name, value)),
   );
 
-  const live = make("tbody.live", { role: "rowgroup" }),
-    list = make("tbody.all", { role: "rowgroup" }),
-    state = make("p.quiet", { role: "status" }),
-    connectionNotice = make("p.lost", { role: "status" });
+  const live = html`<tbody class="live" role="rowgroup"></tbody>`;
+  const list = html`<tbody class="all" role="rowgroup"></tbody>`;
+  const state = html`<p class="quiet" role="status"></p>`;
+  const connectionNotice = html`<p class="lost" role="status"></p>`;
   const head = ([name, kind, , sorts]) => {
     const isNow = sorts && (sort || "started").replace("-", "") === sorts;
     const isUp = sort.startsWith("-");
-    return make(
-      `th.${kind}`,
-      { scope: "col", role: "columnheader", "aria-sort": isNow ? (isUp ? "ascending" : "descending") : null },
-      sorts
-        ? button(
-            [name, make("span.arrow", { "aria-hidden": "true" }, isNow ? (isUp ? " ↑" : " ↓") : "")],
-            () => go({ sort: isNow && !isUp ? `-${sorts}` : sorts === "started" ? "" : sorts }),
-            { title: `Sort by ${name === "USD" ? "cost" : name.toLowerCase()}` },
-          )
-        : name,
-    );
+    const by = () => go({ sort: isNow && !isUp ? `-${sorts}` : sorts === "started" ? "" : sorts });
+    const content = html`<button type="button" title="Sort by ${name === "USD" ? "cost" : name.toLowerCase()}"
+      onclick=${by}>${name}<span class="arrow" aria-hidden="true">${isNow && (isUp ? " ↑" : " ↓")}</span></button>`;
+    const order = isNow && (isUp ? "ascending" : "descending");
+    return html`<th class=${kind} scope="col" role="columnheader" aria-sort=${order}>${sorts ? content : name}</th>`;
   };
-  const all = make("input", { type: "checkbox", "aria-label": "Select all runs of the list" });
-  all.addEventListener("change", () => {
-    for (const box of table.querySelectorAll(".run .pick input"))
-      if (box.checked !== all.checked) box.click();
-  });
-  const table = make(
-    "table.table",
-    { role: "table", "aria-label": "Runs" },
-    make(
-      "thead",
-      { role: "rowgroup" },
-      make("tr", { role: "row" }, make("th.pick", { scope: "col", role: "columnheader" }, all), COLUMNS.map(head)),
-    ),
-    live,
-    list,
-  );
-  const more = button(
-    "Show more",
-    async () => {
-      more.disabled = true;
-      try {
-        await page();
-      } catch (error) {
-        connectionNotice.textContent = error.message;
-      } finally {
-        more.disabled = false;
-      }
-    },
-    { class: "more-runs", hidden: true },
-  );
-  const selection = make("div.selection", { role: "region", "aria-label": "Selected runs", hidden: true });
+  const pickAll = ({ target }) => {
+    for (const box of table.querySelectorAll(".run .pick input")) if (box.checked !== target.checked) box.click();
+  };
+  const table = html`<table class="table" role="table" aria-label="Runs"><thead role="rowgroup"><tr role="row">
+    <th class="pick" scope="col" role="columnheader">
+      <input type="checkbox" aria-label="Select all runs of the list" onchange=${pickAll}></th>
+    ${COLUMNS.map(head)}</tr></thead>${live}${list}</table>`;
+  const showMore = async () => {
+    more.disabled = true;
+    try {
+      await add(await ask());
+    } catch (error) {
+      connectionNotice.textContent = error.message;
+    } finally {
+      more.disabled = false;
+    }
+  };
+  const more = html`<button type="button" class="more-runs" onclick=${showMore} hidden>Show more</button>`;
 
+  const selection = html`<div class="selection" role="region" aria-label="Selected runs" hidden></div>`;
   const tellChosen = () => {
-    const runs = [...chosen.values()];
-    selection.hidden = !runs.length;
-    selection.replaceChildren(
-      make("span", {}, `${number(runs.length)} selected`),
-      ...selectionActs.map((act) => act(source, runs)).filter(Boolean),
-      button("Clear", () => {
-        chosen.clear();
-        table.querySelectorAll(".pick input").forEach((each) => {
-          each.checked = false;
-        });
-        tellChosen();
-      }),
-    );
+    const clear = () => {
+      chosen.clear();
+      for (const box of table.querySelectorAll(".pick input")) box.checked = false;
+      tellChosen();
+    };
+    const sides = `#/sides/${[...chosen.keys()].map(encodeURIComponent).join("/")}`;
+    selection.hidden = !chosen.size;
+    selection.replaceChildren(html`<span>${number(chosen.size)} selected</span>
+      ${chosen.size === 2 && html`<a class="main-act" href=${sides}>Side by side</a>`}
+      ${improveActs(source, [...chosen.values()])}<button type="button" onclick=${clear}>Clear</button>`);
   };
-  const drawn = (run) => {
-    const box = make("input", {
-      type: "checkbox",
-      checked: chosen.has(run.run),
-      "aria-label": `Select: ${flat(run.question, 60)}`,
-    });
-    box.addEventListener("change", () => {
-      if (box.checked) chosen.set(run.run, run);
+  const rowOf = (run) => {
+    const pick = ({ target }) => {
+      if (target.checked) chosen.set(run.run, run);
       else chosen.delete(run.run);
       tellChosen();
-    });
-    return make(
-      "tr.run",
-      { role: "row", "data-run": run.run, "data-n": run.n, "data-state": stateOf(run) },
-      make("td.pick", { role: "cell" }, make("label", {}, box)),
-      COLUMNS.map(([name, kind, content]) => {
-        const cell = make(`td.${kind}`, { role: "cell", "data-unit": UNITS[name] }, content(run));
-        if (name === "Tokens") cell.title = tokens(run);
-        return cell;
-      }),
-    );
+    };
+    const cell = ([name, kind, content, , unit]) => {
+      const title = name === "Tokens" && tokens(run);
+      return html`<td class=${kind} role="cell" data-unit=${unit} title=${title}>${content(run)}</td>`;
+    };
+    return html`<tr class="run" role="row" data-run=${run.run} data-n=${run.n} data-state=${stateOf(run)}>
+      <td class="pick" role="cell"><label><input type="checkbox" checked=${chosen.has(run.run)} onchange=${pick}
+        aria-label="Select: ${flat(run.question, 60)}"></label></td>${COLUMNS.map(cell)}</tr>`;
   };
   const tidy = () => {
     COLUMNS.forEach(([, kind], i) => {
@@ -259,84 +195,61 @@ export const runsPage = async (place, source, wanted) => {
       const isEmpty = !cells.slice(1).some((cell) => cell.hasChildNodes());
       for (const cell of cells) cell.hidden = isEmpty;
     });
-    const isEmpty = !list.children.length && !live.children.length;
-    table.hidden = isEmpty;
-    state.textContent = !isEmpty
-      ? ""
-      : isFiltered
-        ? "No run is like that."
-        : "There is no run yet. Start one, or run `plait run`.";
+    table.hidden = !list.children.length && !live.children.length;
+    const none = isFiltered ? "No run is like that." : "There is no run yet. Start one, or run `plait run`.";
+    state.textContent = table.hidden ? none : "";
   };
-  const page = async () => {
+  const add = (found) => {
     const before = list.children.length;
-    const found = first || (await ask());
-    first = null;
-    if (!last) live.replaceChildren(...found.live.map(drawn));
+    if (!last) live.replaceChildren(...found.live.map(rowOf));
     const there = new Set([...list.children].map((each) => each.dataset.run));
-    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || isFiltered)).map(drawn));
+    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || isFiltered)).map(rowOf));
     last = found.runs.at(-1)?.n || last;
     most = Math.max(KEPT, list.children.length);
     more.hidden = !found.more;
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
   };
-  // Removes the oldest runs. "Show more" brings them back.
-  const trim = () => {
-    while (list.children.length > most) {
+  // With filters or another order, the list gets no new runs; only the runs in it change.
+  const take = (news) => {
+    for (const run of news.runs) {
+      const there = [...table.querySelectorAll("tr.run")].find((each) => each.dataset.run === run.run);
+      if (there ? there.dataset.state === stateOf(run) : isFiltered) continue;
+      const isFocused = there?.contains(document.activeElement);
+      const row = rowOf(run);
+      const target = isLive(run) ? live : list;
+      if (there && (isFiltered || target.contains(there))) there.replaceWith(row);
+      else {
+        there?.remove();
+        target.prepend(row);
+      }
+      if (isFocused) row.querySelector("a").focus();
+      if (!there) announce(`${isLive(run) ? "A run began" : "A run ended"}: ${flat(run.question, 80)}`);
+    }
+    // The oldest runs are removed. "Show more" brings them back.
+    while (!isFiltered && list.children.length > most) {
       last = Math.max(last, Number(list.lastElementChild.dataset.n) + 1);
       list.lastElementChild.remove();
       more.hidden = false;
     }
-  };
-  // With filters or another order, the list gets no new runs; only the runs in it change.
-  const take = (news) => {
-    for (const run of news.runs) {
-      const there = [...place.querySelectorAll("tr.run")].find((each) => each.dataset.run === run.run);
-      if (there && there.dataset.state === stateOf(run)) continue;
-      const focused = there?.contains(document.activeElement);
-      const item = drawn(run);
-      if (there) {
-        if (isLive(run) === live.contains(there) || isFiltered) there.replaceWith(item);
-        else {
-          there.remove();
-          (isLive(run) ? live : list).prepend(item);
-        }
-        if (focused) item.querySelector("a").focus();
-      } else if (!isFiltered) {
-        (isLive(run) ? live : list).prepend(item);
-        announce(`${isLive(run) ? "A run began" : "A run ended"}: ${flat(run.question, 80)}`);
-      }
-    }
-    if (!isFiltered) trim();
     tidy();
   };
   place.classList.add("wide");
-  place.replaceChildren(
-    make(
-      "header.list-head",
-      {},
-      make("h1", { tabindex: "-1" }, "Runs"),
-      form,
-      link("New conversation", "chat", { class: "main-act" }),
-    ),
-    panel,
-    make("div.filter-chips", {}, chips, (await source.me()).roles.includes("change") ? filterLinks(wanted) : null),
-    state,
-    connectionNotice,
-    table,
-    more,
-    selection,
-  );
+  place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Runs</h1>
+      <form class="filters" role="search" aria-label="Runs" onsubmit=${submit}>${search}
+        <button type="button" class="filter-button" aria-controls="filters" aria-expanded=${String(isOpen)}
+          onclick=${open}>Filter</button></form>
+      ${me.roles.includes("change") && filterLinks(wanted)}<a class="main-act" href="chat">New conversation</a></header>
+    ${panel}<div class="filter-chips">${removables}</div>
+    ${state}${connectionNotice}${table}${more}${selection}`);
   // After two changes in a row, only the list of the last one is shown.
   if (place.isConnected) touched = "";
   if (back) place.querySelector(`#${back}`).focus();
   tellChosen();
   document.title = "Runs · Plait";
-  await page();
-  return {
-    leave: source.watchRuns(take, (gone) => {
-      connectionNotice.textContent = gone ? "The connection is lost; trying again." : "";
-    }),
-    search,
+  add(first);
+  const tellConnection = (isLost) => {
+    connectionNotice.textContent = isLost ? "The connection is lost; trying again." : "";
   };
+  return { leave: source.watchRuns(take, tellConnection), search };
 };

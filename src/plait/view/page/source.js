@@ -1,5 +1,6 @@
 // Where the pages have their data from: the server, or what this file itself holds.
 import { findIn } from "./find.js";
+import { kept } from "./theme.js";
 
 export class Trouble extends Error {
   constructor(message, hint = "") {
@@ -12,29 +13,14 @@ export class Trouble extends Error {
 const RETRY = 1500;
 
 // The value from the login. Each request sends it, because the cookie alone is not enough.
-const pageSecret = (() => {
-  try {
-    return localStorage.getItem("plait-page") ?? "";
-  } catch {
-    return "";
-  }
-})();
+const pageSecret = kept("plait-page", "");
 
 const asked = async (path, options = {}) => {
-  let answer;
-  try {
-    answer = await fetch(path, {
-      credentials: "same-origin",
-      ...options,
-      headers: {
-        accept: "application/json",
-        ...(pageSecret ? { "x-plait-page": pageSecret } : {}),
-        ...options.headers,
-      },
-    });
-  } catch {
+  const headers = { accept: "application/json", ...options.headers };
+  if (pageSecret) headers["x-plait-page"] = pageSecret;
+  const answer = await fetch(path, { credentials: "same-origin", ...options, headers }).catch(() => {
     throw new Trouble("The server can't be reached.", "Is `plait serve` still running?");
-  }
+  });
   const body = await answer.json().catch(() => null);
   if (answer.ok) return body;
   if (answer.status === 401) {
@@ -44,13 +30,16 @@ const asked = async (path, options = {}) => {
   const trouble = new Trouble(body?.error?.message || `The server said ${answer.status}.`);
   throw Object.assign(trouble, { status: answer.status, wait: Number(answer.headers.get("retry-after")) || 0 });
 };
+const isGiven = (value) => value !== "" && value !== null && value !== undefined;
+// An address with the values that are given. One that the browser opens itself cannot send the header: `opened`.
+const at = (path, values) => {
+  const pairs = Object.entries(values).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
+  const query = new URLSearchParams(pairs.filter(([, value]) => isGiven(value)));
+  return query.size ? `${path}?${query}` : path;
+};
+const opened = (path, values = {}) => at(path, { ...values, page: pageSecret });
 const path = (...parts) => `api/${parts.map(encodeURIComponent).join("/")}`;
-const query = (values) =>
-  new URLSearchParams(
-    Object.entries(values)
-      .flatMap(([name, value]) => [value].flat().map((each) => [name, each]))
-      .filter(([, value]) => value !== "" && value !== null && value !== undefined),
-  ).toString();
+const get = (parts, values = {}) => asked(at(path(...parts), values));
 const post = (where, body) =>
   asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
@@ -59,60 +48,54 @@ let me = null;
 export const server = {
   live: true,
   // Who uses the page: {name, roles, full, login}. Asked once.
-  me: () => (me ??= asked(path("me"))),
+  me: () => (me ??= get(["me"])),
   logout: async () => {
     await post("logout", {});
     localStorage.removeItem("plait-page");
     location.replace(location.pathname);
   },
-  about: () => asked(path("about")),
-  runs: (wanted) => asked(`${path("runs")}?${query(wanted)}`),
-  run: (id) => asked(path("runs", id)),
-  waterfall: (id, since) => asked(`${path("runs", id, "waterfall")}?${query({ since })}`),
-  search: (id, words) => asked(`${path("runs", id, "search")}?${query({ words })}`),
-  file: (id, file) => `${path("runs", id, "files", file)}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
+  about: () => get(["about"]),
+  runs: (wanted) => get(["runs"], wanted),
+  run: (id) => get(["runs", id]),
+  waterfall: (id, since) => get(["runs", id, "waterfall"], { since }),
+  search: (id, words) => get(["runs", id, "search"], { words }),
+  file: (id, file) => opened(path("runs", id, "files", file)),
   text: (id, item, field, from) =>
-    asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
-  wire: (id, step) => asked(`${path("runs", id, "wire")}?${query({ step })}`),
-  exact: (id, seq) => `${path("runs", id, "wire", String(seq))}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
-  costs: (wanted) => asked(`${path("costs")}?${query(wanted)}`),
-  sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
-  comparisons: () => asked(path("comparisons")),
+    get(["runs", id, "text"], { item, field, from }).then((got) => [got.text, got.more]),
+  wire: (id, step) => get(["runs", id, "wire"], { step }),
+  exact: (id, seq) => opened(path("runs", id, "wire", String(seq))),
+  costs: (wanted) => get(["costs"], wanted),
+  sides: (a, b) => get(["sides"], { a, b }),
+  comparisons: () => get(["comparisons"]),
   // Its name is what somebody gave it: a path could not hold each.
-  comparison: (name) => `comparison?${query({ name, page: pageSecret })}`,
-  start: (body) => post("v1/runs", body),
+  comparison: (name) => opened("comparison", { name }),
   resume: (id, body) => post(`v1/runs/${encodeURIComponent(id)}/${"answer" in body ? "answer" : "resume"}`, body),
+  cancel: (id) => post(`v1/runs/${encodeURIComponent(id)}/cancel`, {}),
   fork: (id, body) => post(path("runs", id, "fork"), body),
-  changeable: (id) => asked(path("runs", id, "change")),
-  differences: (a, b, step = "") => asked(`${path("sides", "differences")}?${query({ a, b, step })}`),
+  changeable: (id) => get(["runs", id, "change"]),
+  differences: (a, b, step = "") => get(["sides", "differences"], { a, b, step }),
   estimate: (body) => post(path("changes", "estimate"), body),
   beginChange: (body) => post(path("changes"), body),
-  changes: () => asked(path("changes")),
-  change: (name) => asked(path("changes", name)),
+  changes: () => get(["changes"]),
+  change: (name) => get(["changes", name]),
   turnChange: (name, how) => post(path("changes", name, how), {}),
-  review: (wanted) => asked(`${path("review")}?${query(wanted)}`),
-  datasets: () => asked(path("datasets")),
-  dataset: (name) => asked(path("datasets", name)),
-  datasetFile: (name) => `${path("datasets", name, "file")}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
+  review: (wanted) => get(["review"], wanted),
+  datasets: () => get(["datasets"]),
+  dataset: (name) => get(["datasets", name]),
+  datasetFile: (name) => opened(path("datasets", name, "file")),
   addTask: (name, body) => post(path("datasets", name), body),
   changeTask: (name, body) => post(path("datasets", name, "task"), body),
-  rating: (id) => asked(path("runs", id, "rating")),
+  rating: (id) => get(["runs", id, "rating"]),
   rate: (id, body) => post(path("runs", id, "rating"), body),
-  cancel: (id) => post(`v1/runs/${encodeURIComponent(id)}/cancel`, {}),
   // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens
   // to nothing.
   // `writing(steps)` hears what models are writing, all of it each time.
   watch: (where, after, onNews, onConnection, writing = () => {}, more = {}) => {
-    let events = null,
-      seen = after,
-      over = false,
-      again = null,
-      pause = RETRY;
+    let [events, seen, over, again, pause] = [null, after, false, null, RETRY];
     const open = () => {
       clearTimeout(again);
       if (events || over || document.hidden) return;
-      const wanted = query({ after: seen, page: pageSecret, ...more });
-      events = new EventSource(`api/${where}${wanted && `?${wanted}`}`);
+      events = new EventSource(opened(`api/${where}`, { after: seen, ...more }));
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
         onConnection(false);
@@ -155,52 +138,43 @@ export const server = {
   watchRuns: (onNews, onConnection) => server.watch("events", null, onNews, onConnection),
 };
 
-const talks = path("conversations");
 export const chat = {
-  agents: () => asked(`${talks}/agents`),
-  list: (words, before) => asked(`${talks}?${query({ words, before })}`),
-  turns: (session) => asked(`${talks}/turns?${query({ session })}`),
-  act: (what, body) => post(`${talks}/${what}`, body),
-  // Addresses of files: pictures and downloads cannot send a header.
-  file: (session, digest) => `${talks}/file?${query({ session, digest, page: pageSecret })}`,
-  exported: (session, format) => `${talks}/export?${query({ session, format, page: pageSecret })}`,
+  agents: () => get(["conversations", "agents"]),
+  list: (words, before) => get(["conversations"], { words, before }),
+  turns: (session) => get(["conversations", "turns"], { session }),
+  act: (what, body) => post(path("conversations", what), body),
+  file: (session, digest) => opened(path("conversations", "file"), { session, digest }),
+  exported: (session, format) => opened(path("conversations", "export"), { session, format }),
 };
 
 // A file that holds one run: its requests are kept as what differs from the one before, and made again here.
 export const sourceOfFile = (data) => {
   const requests = new Map();
   for (const each of data.wire) {
-    let request = each.request;
-    if (each.before !== null) {
-      const before = requests.get(each.before);
-      let at = 0;
-      request = each.marks
-        .map(([sign, what]) => {
-          if (sign === "+") return what;
-          const piece = sign === "=" ? before.slice(at, at + what) : "";
-          at += what;
-          return piece;
-        })
-        .join("");
-    }
-    requests.set(each.seq, request);
+    let from = 0;
+    const before = requests.get(each.before);
+    const pieces = each.marks.map(([sign, what]) => {
+      if (sign === "+") return what;
+      from += what;
+      return sign === "=" ? before.slice(from - what, from) : "";
+    });
+    requests.set(each.seq, each.before === null ? each.request : pieces.join(""));
   }
   const whole = data.wire.map((each) => ({ ...each, request: requests.get(each.seq) }));
   return {
     live: false,
     run: async (id) => data.children[id] || data,
-    waterfall: async () => ({ rows: data.waterfall, now: Math.max(0, ...data.waterfall.map((row) => row.end || row.at)) }),
+    waterfall: async () => {
+      const ends = data.waterfall.map((row) => row.end || row.at);
+      return { rows: data.waterfall, now: Math.max(0, ...ends) };
+    },
     search: async (_, words) => findIn(data.steps, words),
     file: (id, file) => (data.children[id] || data).run.files.find((each) => each.id === file)?.content || null,
     wire: async (_, step) => {
       const exchanges = whole.filter((each) => each.step === Number(step));
-      return {
-        exchanges,
-        before: Object.fromEntries(
-          exchanges.filter((each) => each.before !== null).map((each) => [each.before, requests.get(each.before)]),
-        ),
-        steps: [...new Set(whole.map((each) => each.step))],
-      };
+      const before = exchanges.map((each) => each.before).filter((seq) => seq !== null);
+      const bodies = Object.fromEntries(before.map((seq) => [seq, requests.get(seq)]));
+      return { exchanges, before: bodies, steps: [...new Set(whole.map((each) => each.step))] };
     },
   };
 };

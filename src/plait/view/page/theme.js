@@ -1,5 +1,5 @@
 // Light and dark, and what else the browser keeps of a page.
-import { button } from "./dom.js";
+import { html } from "./html.js";
 
 export const kept = (name, otherwise) => {
   try {
@@ -17,22 +17,22 @@ export const keep = (name, value) => {
 };
 
 export const theme = () => {
-  const control = button("", () => turn(), { class: "theme" });
+  const control = html`<button type="button" class="theme" onclick=${() => turn()}></button>`;
   const words = { system: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" };
-  const show = (value) => {
-    if (value === "system") document.documentElement.removeAttribute("data-theme");
-    else document.documentElement.dataset.theme = value;
-    control.textContent = { system: "◐", light: "○", dark: "●" }[value];
-    control.setAttribute("aria-label", words[value]);
-    control.title = words[value];
-  };
   let now = kept("plait-theme", "system");
   if (!(now in words)) now = "system";
+  const show = () => {
+    if (now === "system") document.documentElement.removeAttribute("data-theme");
+    else document.documentElement.dataset.theme = now;
+    control.textContent = { system: "◐", light: "○", dark: "●" }[now];
+    control.setAttribute("aria-label", words[now]);
+    control.title = words[now];
+  };
   const turn = () => {
     now = { system: "dark", dark: "light", light: "system" }[now];
     keep("plait-theme", now);
-    show(now);
+    show();
   };
-  show(now);
+  show();
   return { control, turn };
 };
