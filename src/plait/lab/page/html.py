@@ -118,8 +118,8 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
         "legend": [(kind, *words) for kind, words in OUTCOMES.items() if kind in seen],
         "style": _read_style(),
         "draw": draw,
-        "script": _read_file("page.js"),
-        "hashes": [hash_source(text) for text in (draw, _read_file("page.js"))],
+        "script": (script := bundle_script("html.js") + _read_file("page.js")),
+        "hashes": [hash_source(text) for text in (draw, script)],
         "style_hash": hash_source(_read_style()),
     }
 

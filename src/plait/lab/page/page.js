@@ -1,20 +1,9 @@
-"use strict";
 (() => {
+  "use strict";
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
-  const runs = new Map();
-  for (const run of data.runs) {
-    const at = `${run.t},${run.c}`;
-    runs.set(at, [...(runs.get(at) || []), run]);
-  }
 
-  // Text from models, tools and tasks becomes text nodes, never markup.
-  const make = (tag, className, ...inside) => {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    made.append(...inside.filter((each) => each !== null));
-    return made;
-  };
+  const { html } = module_html;
   const number = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
   const many = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
   const usd = (value) => (value === null ? "price not known" : `${Number(value.toPrecision(4))} USD`);
@@ -82,20 +71,18 @@
   const of = (button) => ({
     task: data.tasks[button.dataset.t],
     contender: data.contenders[button.dataset.c],
-    runs: runs.get(`${button.dataset.t},${button.dataset.c}`) || [],
+    runs: data.runs.filter((run) => run.t === Number(button.dataset.t) && run.c === Number(button.dataset.c)),
   });
-  const told = (run, task) => {
+  const short = (text) => (text.length > 300 ? `${text.slice(0, 300)}…` : text);
+  const told = (run) => {
     const words = `${data.repeat > 1 ? `${run.r + 1}: ` : ""}${data.outcomes[run.outcome]}`;
-    const answer = run.answer === null ? run.reason : run.answer;
-    const short = answer.length > 300 ? `${answer.slice(0, 300)}…` : answer;
-    const told = `${run.answer === null ? "said why" : "answer"}: ${short || "nothing"}`;
-    return `${words}\n  ${told}${run.why ? `\n  ${run.why}` : ""}`;
+    const said = `${run.answer === null ? "said why" : "answer"}: ${short(run.answer ?? run.reason) || "nothing"}`;
+    return `${words}\n  ${said}${run.why ? `\n  ${run.why}` : ""}`;
   };
   const tell = (button, x, y) => {
     const { task, contender, runs: there } = of(button);
-    const gold = task.gold.length > 300 ? `${task.gold.slice(0, 300)}…` : task.gold;
-    const all = there.length ? there.map((run) => told(run, task)).join("\n") : "not finished";
-    show(`${task.id} · ${contender}\n${all}\nright is: ${gold}`, x, y);
+    const all = there.length ? there.map(told).join("\n") : "not finished";
+    show(`${task.id} · ${contender}\n${all}\nright is: ${short(task.gold)}`, x, y);
   };
   if (buttons.length) {
     buttons[0].tabIndex = 0;
@@ -107,8 +94,7 @@
     grid.addEventListener("keydown", (event) => {
       const at = buttons.indexOf(event.target);
       if (at < 0 || event.altKey || event.metaKey) return;
-      const start = at - (at % across),
-        last = buttons.length - 1;
+      const [start, last] = [at - (at % across), buttons.length - 1];
       const to = {
         ArrowRight: at % across < across - 1 ? at + 1 : at,
         ArrowLeft: at % across ? at - 1 : at,
@@ -134,7 +120,6 @@
     grid.addEventListener("focusout", hide);
     grid.addEventListener("click", (event) => {
       if (!button(event)) return;
-      hide();
       move(button(event));
       hide();
       open(button(event));
@@ -143,27 +128,11 @@
 
   // -- a record
 
-  const dialog = $("record"),
-    body = $("record-body");
+  const dialog = $("record");
   const open = (button) => {
     const { task, contender, runs: there } = of(button);
     $("record-title").textContent = `${task.id} · ${contender}`;
-    body.replaceChildren();
-    if (data.repeat > 1 && there.length) {
-      const tabs = make("div", "tabs");
-      tabs.setAttribute("role", "group");
-      tabs.setAttribute("aria-label", "Repeats");
-      for (const run of there) {
-        const tab = make("button", "", `Repeat ${run.r + 1}: ${run.outcome}`);
-        tab.type = "button";
-        tab.addEventListener("click", () => fill(task, run, tabs));
-        tabs.append(tab);
-      }
-      body.append(tabs);
-      fill(task, there[0], tabs);
-    } else {
-      fill(task, there[0], null);
-    }
+    fill(task, there, 0);
     dialog.showModal();
     dialog.scrollTop = 0;
     $("record-title").focus();
@@ -173,101 +142,71 @@
     if (event.target === dialog) dialog.close();
   });
 
-  const fill = (task, run, tabs) => {
-    if (tabs)
-      [...tabs.children].forEach((tab) =>
-        tab.setAttribute("aria-pressed", String(tab.textContent.startsWith(`Repeat ${run.r + 1}:`))),
-      );
-    const facts = make("dl", "about");
-    const fact = (name, value) => {
-      if (value !== null && value !== "") facts.append(make("dt", "", name), make("dd", "", value));
+  const joined = (...parts) => parts.filter(Boolean).join(", ");
+  const factsOf = (run) => ({
+    Answer: run.answer ?? "none",
+    Outcome: joined(
+      data.outcomes[run.outcome],
+      run.mark !== run.outcome && run.mark,
+      run.score > 0 && run.score < 1 && `score ${number(run.score)}`,
+      run.status !== "answered" && run.status !== run.outcome && `the run ${run.status}`,
+    ),
+    Why: run.why,
+    Reason: run.reason,
+    Took: joined(
+      many(run.steps, "step"),
+      many(run.calls, "call"),
+      `${run.about ? "about " : ""}${number(run.in)} tokens in and ${number(run.out)} out`,
+      `${number(run.s)} s`,
+      usd(run.usd),
+    ),
+    Remarks: joined(
+      run.repairs && many(run.repairs, "format repair"),
+      run.invented && many(run.invented, "invented value"),
+      run.fell && "fell back to another loop",
+    ),
+    Run: run.run,
+    "Judged by": run.judge,
+  });
+  const recordOf = (run) => {
+    const command = html`<code>plait show ${run.run}</code>`;
+    if (run.held === 2) return html`<p><a href="${data.at}${encodeURIComponent(run.run)}">Open the run</a></p>`;
+    if (run.held === 1) return JSON.parse($(`record-${run.run}`).textContent).steps.map((step) => stepOf(step, run));
+    if (run.held === 0) return html`<p>The record is left out to keep this file small. To see it: ${command}</p>`;
+    return html`<p>The record of this run could not be read when the page was made. To try again: ${command}</p>`;
+  };
+  const fill = (task, there, at) => {
+    const run = there[at];
+    const body = $("record-body");
+    const tab = (each, i) => {
+      const choose = () => {
+        fill(task, there, i);
+        body.querySelector(`[aria-pressed="true"]`).focus();
+      };
+      return html`<button type="button" aria-pressed=${String(i === at)} onclick=${choose}>
+        Repeat ${each.r + 1}: ${each.outcome}</button>`;
     };
-    fact("Question", task.question);
-    fact("Right is", task.gold);
-    const parts = [facts];
-    if (!run) {
-      parts.push(make("p", "", "This run is not finished: it has no record here."));
-    } else {
-      fact("Answer", run.answer === null ? "none" : run.answer);
-      fact(
-        "Outcome",
-        [
-          data.outcomes[run.outcome],
-          run.mark !== run.outcome ? run.mark : "",
-          run.score > 0 && run.score < 1 ? `score ${number(run.score)}` : "",
-          run.status !== "answered" && run.status !== run.outcome ? `the run ${run.status}` : "",
-        ]
-          .filter(Boolean)
-          .join(", "),
-      );
-      fact("Why", run.why);
-      fact("Reason", run.reason);
-      fact(
-        "Took",
-        [
-          many(run.steps, "step"),
-          many(run.calls, "call"),
-          `${run.about ? "about " : ""}${number(run.in)} tokens in and ${number(run.out)} out`,
-          `${number(run.s)} s`,
-          usd(run.usd),
-        ].join(", "),
-      );
-      fact(
-        "Remarks",
-        [
-          run.repairs ? many(run.repairs, "format repair") : "",
-          run.invented ? many(run.invented, "invented value") : "",
-          run.fell ? "fell back to another loop" : "",
-        ]
-          .filter(Boolean)
-          .join(", "),
-      );
-      fact("Run", run.run);
-      fact("Judged by", run.judge);
-      const command = make("code", "", `plait show ${run.run}`);
-      if (run.held === 2) {
-        const link = make("a", "", "Open the run");
-        link.href = data.at + encodeURIComponent(run.run);
-        parts.push(make("p", "", link));
-      } else if (run.held === 1) {
-        parts.push(...JSON.parse($(`record-${run.run}`).textContent).steps.flatMap((step) => stepOf(step, run)));
-      } else if (run.held === 0) {
-        parts.push(make("p", "", "The record is left out to keep this file small. To see it: ", command));
-      } else {
-        parts.push(
-          make("p", "", "The record of this run could not be read when the page was made. To try again: ", command),
-        );
-      }
-    }
-    body.replaceChildren(...(tabs ? [tabs] : []), ...parts);
+    const facts = Object.entries({ Question: task.question, "Right is": task.gold, ...(run ? factsOf(run) : {}) });
+    const isTabbed = data.repeat > 1 && run;
+    body.replaceChildren(html`
+      ${isTabbed && html`<div class="tabs" role="group" aria-label="Repeats">${there.map(tab)}</div>`}
+      <dl class="about">${facts.map(([name, value]) => value && html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
+      ${run ? recordOf(run) : html`<p>This run is not finished: it has no record here.</p>`}`);
   };
   const WORDS = { trouble: "error", call: "call", reply: "reply" };
   const stepOf = (step, run) => {
     const what = [
       step.phases.join(", "),
-      new Set(step.models).size > 0 ? step.models.join(", ") : "",
+      step.models.join(", "),
       step.in || step.out ? `${number(step.in)} tokens in, ${number(step.out)} out` : "",
       step.s ? `${number(step.s)} s` : "",
-    ];
-    const title = make(
-      "h3",
-      "",
-      step.n ? `Step ${step.n}` : "Before the first step",
-      make("small", "", what.filter(Boolean).join(" · ")),
-    );
-    return [
-      title,
-      ...step.parts.map(([kind, name, text, missing]) => {
-        const part = make(
-          "div",
-          `part ${kind}`,
-          make("b", "", [WORDS[kind] || kind, name].filter(Boolean).join(" · ")),
-          make("pre", "", text),
-        );
-        if (missing)
-          part.append(make("em", "", `Cut here: ${number(missing)} more characters. All of it: plait show ${run.run}`));
-        return part;
-      }),
-    ];
+    ].filter(Boolean);
+    const part = ([kind, name, text, missing]) => {
+      const cut = `Cut here: ${number(missing)} more characters. All of it: plait show ${run.run}`;
+      return html`<div class="part ${kind}"><b>${[WORDS[kind] || kind, name].filter(Boolean).join(" · ")}</b>
+        <pre>${text}</pre>${missing > 0 && html`<em>${cut}</em>`}</div>`;
+    };
+    const title = step.n ? `Step ${step.n}` : "Before the first step";
+    return html`<h3>${title}<small>${what.join(" · ")}</small></h3>${step.parts.map(part)}`;
   };
 })();
