@@ -182,8 +182,8 @@ class MemoryStore:
             found.append(RunTotals(*said, row.started, row.totals, well, specs))
         return found
 
-    async def list_values(self) -> dict[str, list[str]]:
-        heads = [log.head for log in self.runs.values()]
+    async def list_values(self, label: str = "") -> dict[str, list[str]]:
+        heads = [log.head for log in self.runs.values() if log.head.label.startswith(label)]
         found = {"loops": {head.loop["name"] for head in heads}, "sessions": {head.session for head in heads} - {""}}
         models = {each["spec"] for head in heads for each in head.models.values()}
         found |= {"agents": {head.agent for head in heads} - {""}, "users": {head.user for head in heads} - {""}}

@@ -370,8 +370,9 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         ], query
         matched |= {name: True for name in chosen if found[0]}
     assert set(matched) == set(asked_for)  # each filter has found something
-    values = [await store.list_values() for store in stores]
-    assert all(each == values[0] for each in values) and values[0]["sessions"] == ["trip", "work"]
+    for label in ("serve:", ""):
+        values = [await store.list_values(label) for store in stores]
+        assert all(each == values[0] for each in values) and values[0]["sessions"] == ["trip", "work"]
     for store in stores:
         await store.close()
 

@@ -162,8 +162,9 @@ class RecordedRuns:
         for row in rows:
             calls, tokens_in, tokens_out, cost = await self._read_used(row)
             used = (1, calls, tokens_in, tokens_out, cost or 0.0, cost is None, row.has_succeeded)
-            period = _name_period(over, row.started) if over else ""
-            for key in (_name_period(by, row.started),) if by in PERIODS else _KEYS[by](row):
+            quarter = row.started // 900
+            period = _name_period(over, quarter) if over else ""
+            for key in (_name_period(by, quarter),) if by in PERIODS else _KEYS[by](row):
                 group = sums.setdefault((period, key), [0] * len(used))
                 for i, each in enumerate(used):
                     group[i] += each
@@ -194,13 +195,9 @@ class RecordedRuns:
         return spent.calls - before.calls, *tokens, (spent.cost_usd or 0) - (before.cost_usd or 0) if is_known else None
 
 
-def _name_period(period: str, at: float) -> str:
-    # Quarters of an hour, as all time zones differ by these: a day's name is made once for each.
-    return _name_quarter(period, at // 900)
-
-
 @lru_cache(100_000)
-def _name_quarter(period: str, quarter: float) -> str:
+def _name_period(period: str, quarter: float) -> str:
+    # Takes quarters of an hour, as all time zones differ by these: a day's name is made once for each.
     day = date.fromtimestamp(quarter * 900)
     if period == "month":
         return day.isoformat()[:7]

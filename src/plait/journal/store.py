@@ -256,8 +256,9 @@ class Store(SpendingStore, Protocol):
         """Return what the runs that match used, the newest first; none where no store is there. Reads no heads."""
         ...
 
-    async def list_values(self) -> dict[str, list[str]]:
-        """Return the "loops", "sessions", "models", "agents", "users" and "tags" of the `NEWEST` runs, in order."""
+    async def list_values(self, label: str = "") -> dict[str, list[str]]:
+        """Return the "loops", "sessions", "models", "agents", "users" and "tags" of the `NEWEST` runs, in order; with a
+        `label`, of those whose label begins like this."""
         ...
 
     async def list_turns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from importlib import resources
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from plait.server.errors import RequestRejected, json_response
 from plait.server.runs import RunManager
 from plait.server.service import parse_body
 
+PAGES = resources.files("plait.view.page")
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -47,7 +49,8 @@ def page_routes(manager: RunManager) -> list[Route]:
     async def asset(request: Request) -> Response:
         """Return a script, a style or a picture of the pages."""
         name = request.path_params["name"]
-        if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
+        is_name = name.replace(".", "").replace("-", "").isalnum() and name.endswith((".js", ".css", ".svg"))
+        if not is_name or not PAGES.joinpath(name).is_file():
             raise RequestRejected(404, f"There is no page {name!r}.")
         return _page(request, name)
 
@@ -58,44 +61,31 @@ def page_routes(manager: RunManager) -> list[Route]:
         if login is None:
             text = "The token does not open the viewer."
             raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
-        answer = json_response({"page": login.page})
-        name, path = find_cookie(request)
-        secure = request.url.scheme == "https"
-        answer.set_cookie(
-            name, login.cookie, max_age=LOGGED_IN, path=path, httponly=True, samesite="strict", secure=secure
-        )
+        answer, cookie = json_response({"page": login.page}), find_cookie(request)
+        is_secure = request.url.scheme == "https"
+        answer.set_cookie(value=login.cookie, max_age=LOGGED_IN, secure=is_secure, **cookie)
         return answer
 
     async def logout(request: Request) -> Response:
         """Delete the cookie. The page deletes its own part."""
         answer = json_response({})
-        name, path = find_cookie(request)
-        answer.delete_cookie(name, path=path, httponly=True, samesite="strict")
+        answer.delete_cookie(**find_cookie(request))
         return answer
 
-    def find_cookie(request: Request) -> tuple[str, str]:
-        """Return the name of the cookie, and the path that has it."""
-        return cookie_name(request.headers.get("host", "")), f"{request.scope.get('root_path', '')}/"
+    def find_cookie(request: Request) -> dict[str, Any]:
+        """Return the name of the cookie, the path that has it, and that only this site's requests send it."""
+        key, path = cookie_name(request.headers.get("host", "")), f"{request.scope.get('root_path', '')}/"
+        return {"key": key, "path": path, "httponly": True, "samesite": "strict"}
 
     actions = [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (login, logout)]
     return [Route("/", index), Route("/chat", chat), Route("/page/{name}", asset), *actions]
 
 
 def _page(request: Request, name: str) -> Response:
-    found = _read_asset(name)
-    if found is None:
-        raise RequestRejected(404, f"There is no page {name!r}.")
-    content, tag = found
+    content = PAGES.joinpath(name).read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     # A page is asked for each time it is opened; what has not changed is not sent again.
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Cookie"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=KINDS[name.rpartition(".")[2]], headers=headers)
-
-
-def _read_asset(name: str) -> tuple[bytes, str] | None:
-    file = resources.files("plait.view.page").joinpath(name)
-    if not file.is_file():
-        return None
-    content = file.read_bytes()
-    return content, f'"{hashlib.sha256(content).hexdigest()[:16]}"'

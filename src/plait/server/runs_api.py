@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 from urllib.parse import quote
 
-import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,7 +14,7 @@ from plait import loops
 from plait.core.attachments import IMAGE_TYPES
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.run_query import make_query
+from plait.journal.run_query import ALL, make_query
 from plait.journal.store import wait_for
 from plait.recorded_runs import RecordedRuns
 from plait.runtime.conversations.attachments import restore_request
@@ -84,9 +83,10 @@ class ViewerApi:
     def runs(self, request: Request) -> Response:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
         wanted, label = make_query(**{"limit": run_search.PAGE, **read_filters(request)}), request.state.caller.label
-        found, more = run_search.find_runs(self._journal, msgspec.structs.replace(wanted, label=label))
-        unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal, label)
-        lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
+        found, more = run_search.find_runs(self._journal, replace(wanted, label=label))
+        is_first = replace(wanted, limit=-1) == ALL
+        unfinished = run_search.find_unfinished(self._journal, label) if is_first else []
+        lists = {"live": [list_entry(row) for row in unfinished], "runs": [list_entry(row) for row in found]}
         return json_response({**lists, "more": more})
 
     def questions(self, request: Request) -> Response:
@@ -164,10 +164,8 @@ class ViewerApi:
         rows = [self._find_shown(request, request.query_params.get(name, "")) for name in ("a", "b")]
         a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
         label = request.state.caller.label
-        documents = [live.run_document(self._journal, row.head.run, label=label) for row in rows]
-        return json_response(
-            {"a": documents[0], "b": documents[1], "first": first_difference(a, b), "same": equal_steps(a, b)}
-        )
+        one, other = (live.run_document(self._journal, row.head.run, label=label) for row in rows)
+        return json_response({"a": one, "b": other, "first": first_difference(a, b), "same": equal_steps(a, b)})
 
     def run_events(self, request: Request) -> Response:
         """Send what changes in a run, as server-sent events. With `answers`, an answer being written comes as HTML."""
@@ -176,9 +174,9 @@ class ViewerApi:
         texts, run = self._manager.texts, row.head.run
         watch = texts.watch_answers if "answers" in request.query_params else texts.watch
         writing = watch(run) if shows_steps else live.NOBODY
-        shown: dict[str, Any] = {"label": request.state.caller.label, "shows_steps": shows_steps}
-        stopping = lambda: self._manager.stopping  # noqa: E731
-        return stream_events(live.follow_run(self._journal, run, after, stopping, writing, **shown))
+        label, is_over = request.state.caller.label, lambda: self._manager.stopping
+        follow = live.follow_run(self._journal, run, after, is_over, writing, label=label, shows_steps=shows_steps)
+        return stream_events(follow)
 
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""

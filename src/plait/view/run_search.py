@@ -6,14 +6,13 @@ searched.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
-from plait.journal.run_query import ALL, RunQuery
+from plait.journal.run_query import RunQuery
 from plait.journal.served_runs import UNNAMED
 from plait.journal.store import Journal, NoJournal, wait_for
 
@@ -23,11 +22,6 @@ MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
 UNFINISHED = ("running", "waiting", "interrupted")
-
-
-def is_filtered(query: RunQuery) -> bool:
-    """Return whether this is not the first page of all runs."""
-    return replace(query, limit=-1) != ALL
 
 
 def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
@@ -45,18 +39,9 @@ def find_unfinished(journal: Journal, label: str = "") -> list[RunRow]:
 
 
 def list_choices(journal: Journal, label: str = "") -> dict[str, list[str]]:
-    """Return the values that a filter offers (`Store.list_values`): those of the newest runs, with a `label` only of
-    these (see `RunQuery`). Leaves out sessions that clients did not name."""
+    """Return the values that a filter offers (`Store.list_values`). Leaves out sessions that clients did not name."""
     try:
-        if label:
-            heads = [row.head for row in journal.find(RunQuery(limit=RECENT, label=label))]
-            named = {"loops": [[each.loop["name"]] for each in heads], "sessions": [[each.session] for each in heads]}
-            named["models"] = [[str(model["spec"]) for model in each.models.values()] for each in heads]
-            named |= {"agents": [[each.agent] for each in heads], "users": [[each.user] for each in heads]}
-            named["tags"] = [list(each.tags) for each in heads]
-            found = {name: sorted(set(chain(*values)) - {""}) for name, values in named.items()}
-        else:
-            found = wait_for(journal.store.list_values())
+        found = wait_for(journal.store.list_values(label))
     except NoJournal:
         found = {name: [] for name in ("loops", "sessions", "models", "agents", "users", "tags")}
     return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}

@@ -140,14 +140,16 @@ class PostgresIndex:
             for run, label, user, agent, tags, fork_at, at, totals, well, specs in found
         ]
 
-    async def list_values(self) -> dict[str, list[str]]:
-        newest = f"(select loop, session, agent, for_user, tags, models from runs order by n desc limit {NEWEST}) r"
+    async def list_values(self, label: str = "") -> dict[str, list[str]]:
+        where = "where label <> '' and starts_with(label, %(label)s)" if label else ""
+        chosen = f"from runs {where} order by n desc limit {NEWEST}"
+        newest = f"(select loop, session, agent, for_user, tags, models {chosen}) r"
         columns = {"loops": "loop", "sessions": "session", "agents": "agent", "users": "for_user"}
         columns |= {"models": "unnest(models)", "tags": "unnest(tags)"}
         queries = {name: f"select distinct {column} from {newest}" for name, column in columns.items()}
         values = {}
         for name, query in queries.items():
-            found = await self._database.execute(query, seconds=READ_SECONDS)
+            found = await self._database.execute(query, {"label": clean_text(label)}, seconds=READ_SECONDS)
             values[name] = sorted(value for (value,) in found if value)
         return values
 

@@ -46,6 +46,8 @@ _NAMES = ("n", "id", "status", "owner", "started", "updated", "head", "outcome",
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
+# From the index alone: the runs of one user are few among those of all.
+_LABELED = f"n IN (SELECT n FROM runs WHERE label <> '' AND label >= ? AND label < ? || '{chr(0x10FFFF)}')"
 _IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 _COST = "json_extract(totals, iif(json_type(totals, '$.tree') = 'object', '$.tree.cost_usd', '$.cost_usd'))"
 _WHOLE = "iif(json_type(totals, '$.tree') = 'object', json_extract(totals, '$.tree'), totals)"
@@ -97,8 +99,7 @@ def _select(connection: sqlite3.Connection, columns: str, query: RunQuery, limit
         ("status = ?", "running" if query.status == "interrupted" else query.status),
         ("loop = ?", query.loop),
         (f"{_SESSION} = ?", query.session),
-        # From the index alone: the runs of one user are few among those of all.
-        (f"n IN (SELECT n FROM runs WHERE label <> '' AND label >= ? AND label < ? || '{chr(0x10FFFF)}')", query.label),
+        (_LABELED, query.label),
         ("user = ?", query.user),
         (f"? = (SELECT json_extract(data, '$.grade.mark') {_GRADED})", query.grade),
         (f"? = {_RATED}", query.rated),
@@ -241,8 +242,9 @@ class SqliteIndex:
 
         return await self._list(read)
 
-    async def list_values(self) -> dict[str, list[str]]:
-        newest = f"(SELECT loop, session, agent, user, tags, head FROM runs ORDER BY n DESC LIMIT {NEWEST})"
+    async def list_values(self, label: str = "") -> dict[str, list[str]]:
+        chosen = f"FROM runs {f'WHERE {_LABELED}' if label else ''} ORDER BY n DESC LIMIT {NEWEST}"
+        newest, values = f"(SELECT loop, session, agent, user, tags, head {chosen})", [label] * 2 if label else []
         columns = {"loops": "loop", "sessions": "session", "agents": "agent", "users": "user"}
         queries = {name: f"SELECT DISTINCT {column} FROM {newest}" for name, column in columns.items()} | {
             "tags": f"SELECT DISTINCT value FROM (SELECT DISTINCT tags FROM {newest}), json_each(tags)",
@@ -251,7 +253,7 @@ class SqliteIndex:
         }
 
         def read(connection: sqlite3.Connection) -> dict[str, list[str]]:
-            found = {name: connection.execute(query).fetchall() for name, query in queries.items()}
+            found = {name: connection.execute(query, values).fetchall() for name, query in queries.items()}
             return {name: sorted(str(value) for (value,) in rows if value) for name, rows in found.items()}
 
         return await self._read(read)

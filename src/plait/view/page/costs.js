@@ -118,6 +118,9 @@ const shareOf = (share) => {
   return [percent(share), bar];
 };
 
+const priceOf = (sum, none) =>
+  sum.unpriced === sum.runs ? none : `${sum.unpriced ? "at least " : ""}${money(sum.cost_usd)}`;
+
 export const costsPage = async (place, source, wanted) => {
   const { by = "agent", over = "day", since = "7d", measure: asked = "cost", ...filters } = wanted;
   const measure = asked in MEASURES ? asked : "cost";
@@ -165,7 +168,7 @@ export const costsPage = async (place, source, wanted) => {
     const name = html`<bdi>${shown(flat(each.name, 80))}</bdi>`;
     return [
       each.filter ? html`<a href=${runsOf(each)}>${name}</a>` : html`<span class="quiet">${name}</span>`,
-      sum.unpriced === sum.runs ? "?" : `${sum.unpriced ? "at least " : ""}${money(sum.cost_usd)}`,
+      priceOf(sum, "?"),
       shareOf(all.cost_usd ? sum.cost_usd / all.cost_usd : 0),
       ...[number(sum.runs), percent(sum.succeeded / sum.runs), number(sum.calls)],
       ...[number(sum.input_tokens), number(sum.output_tokens)],
@@ -191,7 +194,7 @@ export const costsPage = async (place, source, wanted) => {
       ${tabs("Sums for each", "over", over, capitals(["day", "week", "month"]))}</div>
     ${!groups.length && html`<p class="quiet">No run began in this time.</p>`}`);
   if (groups.length)
-    place.append(html`<p class="sums"><strong>${money(all.cost_usd)}</strong> for ${number(all.runs)} runs,
+    place.append(html`<p class="sums"><strong>${priceOf(all, "Price not known")}</strong> for ${number(all.runs)} runs,
         ${percent(all.succeeded / all.runs)} with success.
         ${isTwice && html`<span class="quiet">A run with two ${by}s counts for both.</span>`}</p>
       <figure class="chart">${chart(periods, series, measure, runsOf, Math.max(320, place.clientWidth - 30))}

@@ -1,7 +1,7 @@
 // Trades the token for a cookie that no script can read, and for a part that this page keeps. A request needs both.
-const form = document.getElementById("login"),
-  wrong = document.getElementById("wrong"),
-  token = document.getElementById("token");
+import { keep } from "./theme.js";
+
+const [form, wrong, token] = ["login", "wrong", "token"].map((id) => document.getElementById(id));
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   wrong.hidden = true;
@@ -11,11 +11,7 @@ form.addEventListener("submit", async (event) => {
     body: JSON.stringify({ token: token.value.trim() }),
   }).catch(() => null);
   if (answer?.ok) {
-    try {
-      localStorage.setItem("plait-page", (await answer.json()).page);
-    } catch {
-      /* without storage the page asks again */
-    }
+    keep("plait-page", (await answer.json()).page);
     // An address that differs by nothing, or its hash alone, would not be loaded again.
     if (location.search) location.replace(location.pathname + location.hash);
     else location.reload();
