@@ -1,7 +1,8 @@
 // Costs, tokens, runs and success over time, by agent, model, user or tag: a picture and a table, to click at.
+import { select } from "./acts.js";
 import { flat, money, number, shown } from "./dom.js";
 import { html } from "./html.js";
-import { addressOf, optionsOf } from "./runs.js";
+import { addressOf } from "./runs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const BY = ["agent", "model", "user", "tag"];
@@ -123,7 +124,7 @@ const priceOf = (sum, none) =>
 
 export const costsPage = async (place, source, wanted) => {
   const { by = "agent", over = "day", since = "7d", measure: asked = "cost", ...filters } = wanted;
-  const measure = asked in MEASURES ? asked : "cost";
+  const measure = Object.hasOwn(MEASURES, asked) ? asked : "cost";
   const time = since ? { since } : {};
   const found = await source.costs({ ...filters, ...time, by, over });
   const groups = [...new Set(found.groups.map((group) => group.key))]
@@ -161,8 +162,11 @@ export const costsPage = async (place, source, wanted) => {
   const capital = (word) => word[0].toUpperCase() + word.slice(1);
   const capitals = (words) => words.map((each) => [each, capital(each)]);
   const choices = SINCE.some(([option]) => option === since) ? SINCE : [...SINCE, [since, `since ${since}`]];
-  const choose = ({ target }) =>
-    go({ since: target.value, over: { "": "month", "90d": "week" }[target.value] || "day" });
+  const period = select("since", choices, since);
+  period.setAttribute("aria-label", "Since");
+  period.addEventListener("change", () =>
+    go({ since: period.value, over: { "": "month", "90d": "week" }[period.value] || "day" }),
+  );
   const totals = groups.map((each) => {
     const { sum } = each;
     const name = html`<bdi>${shown(flat(each.name, 80))}</bdi>`;
@@ -187,8 +191,7 @@ export const costsPage = async (place, source, wanted) => {
   const legend = names.map((name, i) => html`<li>${color(i)}${name.cloneNode(true)}</li>`);
   const heads = [capital(by), "USD", "Share", "Runs", "Success", "Calls", "Tokens in", "Out", "A run"];
   const isTwice = by === "tag" || by === "model";
-  place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Costs</h1>
-      <select aria-label="Since" onchange=${choose}>${optionsOf(choices, since)}</select></header>
+  place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Costs</h1>${period}</header>
     <div class="cost-bar">${tabs("By", "by", by, capitals(BY))}
       ${tabs("What is drawn", "measure", measure, Object.entries(MEASURES).map(([each, [name]]) => [each, name]))}
       ${tabs("Sums for each", "over", over, capitals(["day", "week", "month"]))}</div>

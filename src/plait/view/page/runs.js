@@ -1,4 +1,5 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
+import { field, select } from "./acts.js";
 import { announce, chip, duration, flat, number, shown, tokens, when } from "./dom.js";
 import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
@@ -62,15 +63,12 @@ const chosen = new Map();
 let touched = "";
 let isOpen = false;
 
-// An address of this page, or of another `kind`, with the filters that have a value.
-export const addressOf = (wanted, kind = "") => {
+// The address of this page with the filters that have a value.
+export const addressOf = (wanted) => {
   const values = Object.entries(wanted).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
   const query = new URLSearchParams(values.filter(([, value]) => value !== "" && value !== undefined));
-  return `#/${kind}${query.size ? `?${query}` : ""}`;
+  return `#/${query.size ? `?${query}` : ""}`;
 };
-
-export const optionsOf = (pairs, now) =>
-  pairs.map(([value, words]) => html`<option value=${value} selected=${value === now}>${words}</option>`);
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;
@@ -86,25 +84,23 @@ export const runsPage = async (place, source, wanted) => {
     if (next !== location.hash && !(next === "#/" && !location.hash)) location.hash = next;
   };
 
-  const field = (name, id, label, content) => {
-    const change = ({ target }) => {
-      touched = id;
-      go({ [name]: target.value });
-    };
-    const control = Array.isArray(content)
-      ? html`<select id=${id} onchange=${change}>${content}</select>`
-      : html`<input id=${id} onchange=${change} value=${wanted[name] || ""} placeholder=${content}>`;
-    return html`<div class="field"><label for=${id}>${label}</label>${control}</div>`;
+  const filter = (name, label, control) => {
+    control.addEventListener("change", () => {
+      touched = control.id;
+      go({ [name]: control.value });
+    });
+    return field(label, control);
   };
   const fields = FILTERS.map(([name, label, known, example]) => {
+    const id = `filter-${name}`;
     const [now] = [wanted[name] || ""].flat();
-    const values = Array.isArray(known) ? known : choices[known] || [];
+    if (example) return filter(name, label, html`<input id=${id} value=${now} placeholder=${example}>`);
+    const values = Array.isArray(known) ? known : choices[known];
     const all = new Set(["", ...(values.includes(now) ? [] : [now]), ...values]);
-    const options = [...all].map((each) => [each, flat(each, 60) || "any"]);
-    return field(name, `filter-${name}`, label, example || optionsOf(options, now));
+    return filter(name, label, select(id, [...all].map((each) => [each, flat(each, 60) || "any"]), now));
   });
   const panel = html`<div class="selects" id="filters" hidden=${!isOpen}>
-    ${fields}${field("sort", "sort", "Order", optionsOf(SORTS, sort || "started"))}</div>`;
+    ${fields}${filter("sort", "Order", select("sort", SORTS, sort || "started"))}</div>`;
   const open = ({ target }) => {
     isOpen = !isOpen;
     panel.hidden = !isOpen;
