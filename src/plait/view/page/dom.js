@@ -18,17 +18,11 @@ const HIDDEN = new RegExp(
 );
 const MANY = 2000;
 
-const element = (tag, attributes, ...content) => {
+const element = (tag, attributes, content) => {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) setAttribute(made, name, value);
   made.append(...inside(content));
   return made;
-};
-
-// make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
-export const make = (what, attributes = {}, ...content) => {
-  const [tag, ...classes] = what.split(".");
-  return element(tag, { class: classes.join(" ") || null, ...attributes }, content);
 };
 
 export const button = (words, onclick, attributes = {}) =>
