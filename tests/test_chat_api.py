@@ -103,16 +103,23 @@ def test_an_edited_message_begins_a_branch_that_both_know(tmp_path: Path) -> Non
         assert branch != session and talker.seen(other) == [("first", "one")]
         assert [each["question"] for each in talker.turns(session)] == ["first", "second"]
         assert [each["question"] for each in talker.turns(branch)] == ["first", "second, edited"]
-        for one, another in ((session, branch), (branch, session)):
-            assert talker.get(f"/turns?session={one}")["turns"][1]["branches"] == [another]
-        begun = [talker.say("another", session, edits=first)[0] for _ in range(2)]
-        for one, another in (begun, begun[::-1]):
-            assert talker.get(f"/turns?session={one}")["turns"][0]["branches"] == [session, another]
+        assert [each["edited"] for each in talker.get("")["conversations"]] == [True, False]
+        begun, one = [], session
+        for _ in range(2):  # the second is the edit of an edit
+            one, first = talker.say("another", one, edits=first)
+            begun.append(one)
+        for at, one, versions in (
+            *((1, each, [session, branch]) for each in (session, branch)),
+            *((0, each, [session, *begun]) for each in (session, branch, *begun)),
+        ):
+            assert talker.get(f"/turns?session={one}")["turns"][at]["branches"] == versions
         _, third = talker.say("third", branch)
         assert talker.seen(third) == [("first", "one"), ("second, edited", "three")]
         talker.act("delete", 200, session=session)  # the branch stays, and knows what was said before
         found = talker.get(f"/turns?session={branch}")
         assert [(each["question"], each["html"]) for each in found["earlier"]] == [("first", "<p>one</p>\n")]
+        assert found["turns"][0]["branches"] == [branch]
+        assert talker.get(f"/turns?session={begun[1]}")["turns"][0]["branches"] == begun
         _, fourth = talker.say("fourth", branch)
         assert talker.seen(fourth)[0] == ("first", "one") and len(talker.seen(fourth)) == 3
         talker.act("messages", 404, agent="plait", text="x", session=branch, edits="none")

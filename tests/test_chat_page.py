@@ -151,8 +151,8 @@ async def test_an_answer_grows_while_it_is_written_and_is_stopped_and_retried(br
         await press(page, "Stop")
         await has(page, "Stopped.")
         model.go.set()
-        assert "Resume" in await page.text(".end") and "version 2 of 2" in await page.text(".turn-acts")
-        await page.evaluate("document.querySelector('[aria-label=\"Earlier version\"]').click()")
+        assert "Resume" in await page.text(".end") and "Answer 2 of 2" in await page.text("main")
+        await page.evaluate("document.querySelector('[aria-label=\"Earlier answer\"]').click()")
         await page.wait_for("document.querySelectorAll('.md li').length === 2")
         assert page.problems == []
         await page.close()
@@ -168,13 +168,20 @@ async def test_a_message_is_edited_as_a_branch_and_a_conversation_is_named_and_d
         await say(page, "second")
         await has(page, "two", ".turn:last-child .md")
         before = await page.evaluate("location.hash")
-        await press(page, "Edit")
+        await press(page, "Edit", ".turn:first-child .you")
+        await has(page, "Your later messages stay in the earlier version.")
+        await press(page, "Cancel", ".you")
+        await press(page, "Edit", ".turn:last-child .you")
         await page.type(", edited", "#edited")
         await page.press("Enter")
         await has(page, "three", ".turn:last-child .md")
         assert await page.evaluate("location.hash") != before
         assert "second, edited" in await page.text("main") and "first" in await page.text("main")
-        await press(page, "Other branch")
+        await has(page, "Version 2 of 2", ".turn:last-child .you")
+        await has(page, "edited version", ".side")
+        assert await page.evaluate("document.querySelector('h1').getBoundingClientRect().top") > 56
+        await shot(page, "chat-edited")
+        await page.click("[aria-label='Version before']")
         await has(page, "two", ".turn:last-child .md")
         assert await page.evaluate("location.hash") == before
         await press(page, "Rename")
@@ -187,6 +194,7 @@ async def test_a_message_is_edited_as_a_branch_and_a_conversation_is_named_and_d
         await press(page, "Delete", "dialog")
         await page.wait_for("location.hash === '#/'")
         await has(page, "None has these words", ".side")
+        assert await page.count(".recent li") == 1 and "second, edited" in await page.text(".recent")
         assert page.problems == []
         await page.close()
 
@@ -356,9 +364,16 @@ async def test_the_page_fits_is_accessible_and_readable(
         await shot(page, f"chat-{width}-{'dark' if dark else 'light'}")
         if width < 800:
             await page.click(".drawer")
-            await page.wait_for("document.activeElement.id === 'search'")
+            await page.wait_for("document.activeElement.matches('.closer')")
+            await shot(page, f"chat-list-{width}-{'dark' if dark else 'light'}")
             assert await window_axe.found(page, "minor") == []
+            here = await page.evaluate("location.href")
+            for closes in ("document.activeElement.click()", "history.back()"):
+                await page.evaluate(closes)
+                await page.wait_for("document.activeElement.matches('.drawer')")
+                assert await page.evaluate("location.href") == here
+                await page.click(".drawer")
             await page.press("Escape")
-            assert await page.evaluate("document.activeElement.matches('.drawer')")
+            await page.wait_for("document.activeElement.matches('.drawer')")
         assert page.problems == []
         await page.close()

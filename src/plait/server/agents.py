@@ -35,6 +35,12 @@ class ServedAgent:
     thoughts: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
+    @property
+    def about(self) -> str:
+        """Return the description, or what the agent is made of."""
+        tools = ", ".join(spec.name for spec in self.agent.specs[:20])
+        return self.description or f"The loop {self.agent._loop.name}{f' with {tools}' if tools else ''}."
+
 
 def serve_agent(
     name: str, agent: Agent, table: ServeTable, *, description: str = "", thoughts: bool = False
@@ -61,9 +67,7 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
         agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
         agent._parts.check_prices()
         _ = agent._parts.models
-        tools = ", ".join(spec.name for spec in agent.specs[:20])
-        about = served.description or f"The loop {agent._loop.name}{f' with {tools}' if tools else ''}."
-        by_name[name] = replace(served, agent=agent, description=about)
+        by_name[name] = replace(served, agent=agent)
     return by_name
 
 

@@ -26,6 +26,7 @@ from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.runtime.limits import Limits
 from plait.server.auth import USE, Caller
 from plait.server.conversation_record import (
+    ConversationNotes,
     RecordedConversation,
     RecordedTurn,
     keep_notes,
@@ -130,6 +131,7 @@ class ChatApi:
                 "status": rows[each.n].status,
                 "updated": rows[each.n].updated,
                 "n": each.n,
+                "edited": each.name in notes and bool(notes[each.name].base),
             }
             for each in found
             if each.n in rows  # it may be deleted just now
@@ -215,7 +217,10 @@ class ChatApi:
         files = [*(attach(contents[file.digest], file.name) for file in kept), *files]
         history = await read_history(self._store, found, edited.root)
         active = await self._start(caller, branch, given, files, history)
-        await keep_notes(self._store, branch, base=edited.session, at=edited.root)
+        base, at = edited.session, edited.root
+        if found.notes.base and edited is next(turn for turn in found.turns if turn.session == found.session):
+            base, at = found.notes.base, found.notes.at  # the edit of an edit is a version of the same message
+        await keep_notes(self._store, branch, base=base, at=at)
         return _answer_run(caller, branch, active)
 
     async def _start(
@@ -308,17 +313,22 @@ class ChatApi:
         return found
 
     async def _describe(self, caller: Caller, found: RecordedConversation, is_whole: bool = False) -> dict[str, Any]:
-        """Return a conversation, with answers as HTML, or as they are if it `is_whole`. Each turn has the names of its
-        `branches`: other conversations that go on in another way before it. `earlier` are the turns before a branch
-        whose original was deleted."""
+        """Return a conversation, with answers as HTML, or as they are if it `is_whole`. `branches` of a turn are the
+        conversations that have a version of its message, the original first; one of them is its `session`. `earlier`
+        are the turns before a branch whose original was deleted."""
+        notes = await read_notes(self._store, None)
         branches: dict[str, list[str]] = {}
-        for name, notes in (await read_notes(self._store, None)).items():
-            if name != found.session:
-                branches.setdefault(notes.at, []).append(caller.name_session(name))
-        own = next((turn.root for turn in found.turns if turn.session == found.session), "")
-        if base := found.notes.base:
-            others = branches.get(found.notes.at, [])
-            branches[own] = [caller.name_session(base), *others, *branches.get(own, [])]
+        for name in sorted(notes):
+            branches.setdefault(notes[name].at, []).append(name)
+        firsts = {turn.session: turn.root for turn in reversed(found.turns)}
+        versions: dict[str, list[str]] = {}
+        for turn in found.turns:
+            begun = notes.get(turn.session, ConversationNotes())
+            is_edited = bool(begun.base) and firsts[turn.session] == turn.root
+            base, at = (begun.base, begun.at) if is_edited else (turn.session, turn.root)
+            # The original may be deleted.
+            original = [base] if not is_edited or await self._store.list_turns(base, limit=1) else []
+            versions[turn.root] = [caller.name_session(name) for name in (*original, *branches.get(at, []))]
 
         def describe_turn(turn: RecordedTurn) -> dict[str, Any]:
             return {
@@ -326,7 +336,7 @@ class ChatApi:
                 "session": caller.name_session(turn.session),
                 "run": turn.row.head.run,
                 "versions": [_describe_version(row, is_whole) for row in turn.versions],
-                "branches": branches.get(turn.root, []),
+                "branches": versions[turn.root],
             }
 
         return {

@@ -119,5 +119,5 @@ class CompletionFormat(ReplyFormat):
 
 
 def _describe_model(served: ServedAgent) -> dict[str, Any]:
-    about = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
-    return about | {"description": served.description}
+    model = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
+    return {**model, "description": served.about}

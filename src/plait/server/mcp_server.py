@@ -67,7 +67,7 @@ def _describe_tool(served: ServedAgent) -> types.Tool:
     )
     return types.Tool(
         name=served.name,
-        description=served.description,
+        description=served.about,
         input_schema=INPUT,
         output_schema=OUTPUT,
         annotations=annotations,

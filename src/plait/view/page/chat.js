@@ -14,6 +14,7 @@ const main = document.getElementById("main"),
   side = document.getElementById("side"),
   tools = document.getElementById("tools");
 let agents = [],
+  recent = [],
   talk = null,
   known = "";
 
@@ -47,7 +48,8 @@ class Talk {
       onStop: () => doing(this.composer.wrong, () => this.stop()),
       onChange: (text) => keepDraft(session, text),
     });
-    const options = agents.map((each) => html`<option value=${each.name}>${each.name}</option>`);
+    const about = (each) => `Loop ${each.loop}, ${each.model}`;
+    const options = agents.map((each) => html`<option value=${each.name} title=${about(each)}>${each.name}</option>`);
     this.agent = html`<select id="agent" aria-label="Agent" onchange=${() => this.drawHead()}>${options}</select>`;
     this.agent.hidden = agents.length < 2;
     this.choose(agent);
@@ -75,18 +77,19 @@ class Talk {
     const agent = agents.find((each) => each.name === this.agent.value);
     document.title = data ? `${flat(data.title, 60)} · Plait` : "Chat · Plait";
     if (data) {
-      const download = (words) => html`<a class="act" href=${chat.exported(session, words.toLowerCase())} download
-        aria-label="Download as ${words}">${words}</a>`;
+      const download = (words) => html`<a class="act" href=${chat.exported(session, words.toLowerCase())} download>
+        Download as ${words}</a>`;
       this.head.replaceChildren(html`<h1 tabindex="-1"><bdi>${shown(data.title)}</bdi></h1><div class="talk-acts">
         <button type="button" class="act" onclick=${() => rename(this)}>Rename</button>
         ${download("Markdown")}${download("JSON")}
-        <button type="button" class="act refuse" onclick=${() => remove(this)}>Delete</button></div>`);
+        <button type="button" class="act danger" onclick=${() => remove(this)}>Delete</button></div>`);
     } else if (agent)
       this.head.replaceChildren(html`<h1 tabindex="-1">Talk to <bdi>${shown(agent.name)}</bdi></h1>
         <p class="lede">${shown(agent.description)}</p>
-        ${line("facts-line", html`<bdi>${shown(agent.loop)}</bdi>`, html`<bdi>${shown(agent.model)}</bdi>`)}
         <p class="quiet">Files can be attached, pasted or dropped here.
-          Everything that is said is on record as a run.</p>`);
+          Everything is kept on record: you can look into each answer.</p>
+        ${recent.length > 0 && html`<section class="recent"><h2>Continue</h2>
+          <ul class="talks">${recent.slice(0, 3).map(entry)}</ul></section>`}`);
   }
 
   // Reads the conversation again, and draws what has changed.
@@ -174,7 +177,7 @@ class Talk {
     await this.refresh();
   }
 
-  // Edits an earlier message: it begins a branch, and this conversation stays as it is.
+  // Edits a message: this begins another conversation, and this one stays as it is.
   edit(turn) {
     const onSend = async ({ text, files, kept }) => {
       const body = { agent: this.agent.value, text, files, session: this.session, edits: turn.run, kept };
@@ -182,10 +185,11 @@ class Talk {
       list();
     };
     const label = "The message, edited";
-    const composer = new Composer({ onSend, id: "edited", label, words: "Send as a new branch" });
+    const composer = new Composer({ onSend, id: "edited", label, words: "Send" });
     const before = [...turn.you.childNodes];
-    composer.buttons.prepend(button("Close", () => turn.you.replaceChildren(...before)));
-    turn.you.replaceChildren(composer.place);
+    const stays = this.isLast(turn) ? "This message stays" : "Your later messages stay";
+    composer.buttons.prepend(button("Cancel", () => turn.you.replaceChildren(...before)));
+    turn.you.replaceChildren(composer.place, html`<p class="hint">${stays} in the earlier version.</p>`);
     composer.put(turn.version.question, turn.version.files);
     composer.area.focus();
   }
@@ -196,8 +200,8 @@ class Talk {
 }
 
 // Opens a dialog: `work` does what its main button says, `then` follows when the dialog is closed.
-const openDialog = (title, inside, words, work, then) => {
-  const close = button("Close", () => dialog.close());
+const openDialog = (title, inside, words, work, then, look = "") => {
+  const cancel = button("Cancel", () => dialog.close());
   const submit = (event) => {
     event.preventDefault();
     doing(form, async () => {
@@ -207,7 +211,7 @@ const openDialog = (title, inside, words, work, then) => {
     });
   };
   const form = html`<form onsubmit=${submit}>${inside}
-    <div class="buttons"><button type="submit" class="main-act">${words}</button>${close}</div></form>`;
+    <div class="buttons"><button type="submit" class="main-act ${look}">${words}</button>${cancel}</div></form>`;
   const dialog = html`<dialog class="small" aria-labelledby="dialog-title" onclose=${() => dialog.remove()}>
     <h2 id="dialog-title" tabindex="-1">${title}</h2>${form}</dialog>`;
   document.body.append(dialog);
@@ -223,12 +227,15 @@ const rename = (of) => {
 };
 
 const remove = (of) => {
-  const words = html`<p>This deletes its runs from the journal, for everybody. Branches of it stay.</p>`;
+  const words = html`<p>This deletes the conversation and its runs for everybody who can see them.
+    It can't be undone. Edited versions stay.</p>`;
   const work = () => chat.act("delete", { session: of.session });
-  openDialog("Delete the conversation?", words, "Delete", work, () => {
+  const then = () => {
+    recent = recent.filter((each) => each.session !== of.session);
     location.hash = "#/";
     return list();
-  });
+  };
+  openDialog("Delete the conversation?", words, "Delete", work, then, "danger");
 };
 
 // -- the conversations at the side
@@ -243,20 +250,29 @@ const search = html`<input id="search" type="search" placeholder="Search" aria-l
 const names = html`<ul class="talks"></ul>`,
   wrong = html`<div></div>`,
   more = button("More", () => list(true), { class: "act", hidden: true });
-const toggle = html`<button type="button" class="drawer" aria-label="Conversations" title="Conversations"
-  aria-expanded="false" aria-controls="side" onclick=${() => drawer(!side.classList.contains("open"))}>☰</button>`;
+const toggle = html`<button type="button" class="drawer" aria-expanded="false" aria-controls="side"
+  onclick=${() => drawer(true)}><span aria-hidden="true">☰</span>Conversations</button>`;
+const closer = button("Close", () => history.back(), { class: "act closer", "aria-label": "Close the conversations" });
+const narrow = matchMedia("(max-width: 55.99rem)");
+const isOpen = () => side.classList.contains("open");
+// On a narrow page the list covers the rest; it is an entry of the history, so that Back closes it.
 const drawer = (opens) => {
+  const closes = isOpen() && !opens;
+  if (opens) history.pushState(null, "");
   side.classList.toggle("open", opens);
   toggle.setAttribute("aria-expanded", String(opens));
-  if (opens) search.focus();
+  for (const each of [main, tools.parentElement]) each.inert = opens;
+  if (opens) closer.focus();
+  else if (closes) toggle.focus();
 };
+const go = (to) => (isOpen() ? location.replace(to) : location.assign(to));
 
 const entry = (each) => {
   const state = ["answered", "stopped"].includes(each.status) ? "" : STATES[each.status]?.[1] || each.status;
   const word = state && html`<span class="state-word is-${each.status}">${state}</span>`;
   return html`<li><a href=${addressOf(each.session)} aria-current=${talk?.session === each.session && "page"}>
     <span class="talk-title">${shown(flat(each.title, 80) || "(no text)")}</span>
-    ${line("facts-line", html`<bdi>${shown(each.agent)}</bdi>`, word, when(each.updated))}</a></li>`;
+    ${line("facts-line", html`<bdi>${shown(each.agent)}</bdi>`, each.edited && "edited version", word, when(each.updated))}</a></li>`;
 };
 let before = 0,
   asking = 0;
@@ -273,12 +289,16 @@ async function list(further = false) {
   wrong.replaceChildren();
   const { conversations } = found;
   before = conversations.at(-1)?.n || 0;
+  if (!further && !search.value) recent = conversations;
   more.hidden = !found.more;
   const drawn = conversations.map(entry);
   if (further) return names.append(...drawn);
   const all = JSON.stringify(conversations) + (talk?.session || "");
   const none = html`<li class="quiet none">${search.value ? "None has these words." : "None yet."}</li>`;
-  if (all !== known) names.replaceChildren(...(drawn.length ? drawn : [none]));
+  if (all !== known) {
+    names.replaceChildren(...(drawn.length ? drawn : [none]));
+    if (talk && !talk.session) talk.drawHead();
+  }
   known = all;
   const current = conversations.find((each) => each.session === talk?.session);
   if (!current) return;
@@ -293,7 +313,7 @@ const open = async () => {
   document.querySelectorAll("dialog").forEach((each) => each.close());
   drawer(false);
   talk?.leave();
-  const mine = (talk = new Talk(session, agent || talk?.agent.value));
+  const mine = (talk = new Talk(session, agent || talk?.agent.value || recent[0]?.agent));
   main.setAttribute("aria-busy", "true");
   try {
     await mine.open();
@@ -306,12 +326,12 @@ const open = async () => {
 };
 
 const fresh = () => {
-  if (place().session) location.hash = "#/";
-  else talk?.composer.area.focus();
-  drawer(false);
+  if (place().session) return go("#/");
+  if (isOpen()) history.back();
+  talk?.composer.area.focus();
 };
 const find = () => {
-  if (getComputedStyle(toggle).display !== "none") drawer(true);
+  if (narrow.matches && !isOpen()) toggle.click();
   search.focus();
 };
 const look = theme();
@@ -319,13 +339,20 @@ const own = { n: fresh, "/": find };
 const pressed = keys({ live: true, dark: look.turn, page: () => null, where: () => ({}), own });
 tools.append(toggle, look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
 showCaller(server, tools);
-side.append(html`${button("New conversation", fresh, { class: "main-act" })}${search}
+side.append(html`${closer}${button("New conversation", fresh, { class: "main-act" })}${search}
   <nav aria-label="Conversations">${names}${more}</nav>${wrong}`);
 side.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !side.classList.contains("open")) return;
-  drawer(false);
-  toggle.focus();
+  if (event.key === "Escape" && isOpen()) history.back();
 });
+side.addEventListener("click", (event) => {
+  const to = event.target.closest("a");
+  if (!to || !isOpen() || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  if (to.hash === location.hash) history.back();
+  else go(to.href);
+});
+addEventListener("popstate", () => drawer(false));
+narrow.addEventListener("change", () => drawer(false));
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
@@ -334,7 +361,7 @@ addEventListener("hashchange", open);
 setInterval(() => !document.hidden && !search.value && list(), POLL);
 document.addEventListener("visibilitychange", () => !document.hidden && list());
 try {
-  ({ agents } = await chat.agents());
+  [{ agents }] = await Promise.all([chat.agents(), list()]);
   await open();
 } catch (error) {
   main.replaceChildren(problem(error));

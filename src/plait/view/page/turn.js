@@ -35,6 +35,7 @@ export class Turn {
   constructor(page, data) {
     Object.assign(this, { page, answer: new Answer(), stop: null, waits: [] });
     this.you = html`<div class="you"></div>`;
+    this.edits = html`<div class="turn-acts"></div>`;
     this.head = html`<h2 class="who"></h2>`;
     this.asks = html`<div class="asks"></div>`;
     this.how = html`<div></div>`;
@@ -58,7 +59,7 @@ export class Turn {
       this.trace = new Trace(server, this.run);
       this.steps.replaceChildren(this.trace.place);
       const files = this.version.files.map((each) => attached(data.session, each));
-      this.you.replaceChildren(said(this.version.question, files));
+      this.you.replaceChildren(said(this.version.question, files), this.edits);
     }
     this.trace.tell(this.version);
     this.draw();
@@ -94,20 +95,24 @@ export class Turn {
           ${["cancelled", "interrupted", "crashed"].includes(is) && control("Resume", resume)}
           ${isLast && retry(null)}</div></div>`);
 
-    const at = data.versions.indexOf(version),
-      branches = data.branches.length;
+    const { versions, branches } = data,
+      at = versions.indexOf(version),
+      edited = branches.indexOf(data.session);
     const turnTo = (sign, label, other) => html`<button type="button" class="act" aria-label=${label} disabled=${!other}
       onclick=${() => page.keep(() => this.update(data, other.run))}>${sign}</button>`;
-    const versions = () => html`${turnTo("‹", "Earlier version", data.versions[at - 1])}
-      <span class="quiet">version ${at + 1} of ${data.versions.length}</span>
-      ${turnTo("›", "Later version", data.versions[at + 1])}`;
-    const branch = (name, i) => html`<a class="act" href="#/${encodeURIComponent(name)}">
-      ${branches > 1 ? `Branch ${i + 1}` : "Other branch"}</a>`;
+    const answers = () => html`${turnTo("‹", "Earlier answer", versions[at - 1])}
+      <span class="quiet">Answer ${at + 1} of ${versions.length}</span>
+      ${turnTo("›", "Later answer", versions[at + 1])}`;
+    const branch = (sign, label, name) =>
+      name && html`<a class="act" href="#/${encodeURIComponent(name)}" aria-label=${label}>${sign}</a>`;
+    const others = () => html`${branch("‹", "Version before", branches[edited - 1])}
+      <span class="quiet">Version ${edited + 1} of ${branches.length}</span>
+      ${branch("›", "Next version", branches[edited + 1])}`;
     const edit = () => html`<button type="button" class="act" aria-label="Edit this message"
       onclick=${() => page.edit(this)}>Edit</button>`;
+    this.edits.replaceChildren(html`${branches.length > 1 && others()}${!goes && edit()}`);
     this.acts.replaceChildren(html`${version.html && !goes && copyButton(() => version.text, "Copy the answer")}
-      ${isLast && is === "answered" && retry("act")}${!goes && edit()}
-      ${data.versions.length > 1 && versions()}${data.branches.map(branch)}
+      ${isLast && is === "answered" && retry("act")}${versions.length > 1 && answers()}
       <a class="act" href=${runPage(this.run)} aria-label="Details of this run">Details</a>`);
   }
 
