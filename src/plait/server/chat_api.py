@@ -314,8 +314,8 @@ class ChatApi:
 
     async def _describe(self, caller: Caller, found: RecordedConversation, is_whole: bool = False) -> dict[str, Any]:
         """Return a conversation, with answers as HTML, or as they are if it `is_whole`. `branches` of a turn are the
-        conversations that have a version of its message, the original first; one of them is its `session`. `earlier`
-        are the turns before a branch whose original was deleted."""
+        conversations that have a version of its message, the original first if it is not deleted; its own `session` is
+        one. `earlier` are the turns before a branch whose original was deleted."""
         notes = await read_notes(self._store, None)
         branches: dict[str, list[str]] = {}
         for name in sorted(notes):
@@ -326,7 +326,6 @@ class ChatApi:
             begun = notes.get(turn.session, ConversationNotes())
             is_edited = bool(begun.base) and firsts[turn.session] == turn.root
             base, at = (begun.base, begun.at) if is_edited else (turn.session, turn.root)
-            # The original may be deleted.
             original = [base] if not is_edited or await self._store.list_turns(base, limit=1) else []
             versions[turn.root] = [caller.name_session(name) for name in (*original, *branches.get(at, []))]
 

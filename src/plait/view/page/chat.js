@@ -200,7 +200,7 @@ class Talk {
 }
 
 // Opens a dialog: `work` does what its main button says, `then` follows when the dialog is closed.
-const openDialog = (title, inside, words, work, then, look = "") => {
+const openDialog = (title, inside, words, look, work, then) => {
   const cancel = button("Cancel", () => dialog.close());
   const submit = (event) => {
     event.preventDefault();
@@ -222,7 +222,7 @@ const rename = (of) => {
   const title = html`<input id="title" type="text" value=${of.data.title} maxlength="200" required autocomplete="off">`;
   const inside = html`<div class="field"><label for="title">Title</label>${title}</div>`;
   const work = () => chat.act("title", { session: of.session, title: title.value });
-  openDialog("Rename the conversation", inside, "Rename", work, () => Promise.all([of.refresh(), list()]));
+  openDialog("Rename the conversation", inside, "Rename", "", work, () => Promise.all([of.refresh(), list()]));
   title.select();
 };
 
@@ -230,12 +230,11 @@ const remove = (of) => {
   const words = html`<p>This deletes the conversation and its runs for everybody who can see them.
     It can't be undone. Edited versions stay.</p>`;
   const work = () => chat.act("delete", { session: of.session });
-  const then = () => {
+  openDialog("Delete the conversation?", words, "Delete", "danger", work, () => {
     recent = recent.filter((each) => each.session !== of.session);
     location.hash = "#/";
     return list();
-  };
-  openDialog("Delete the conversation?", words, "Delete", work, then, "danger");
+  });
 };
 
 // -- the conversations at the side
@@ -257,22 +256,22 @@ const narrow = matchMedia("(max-width: 55.99rem)");
 const isOpen = () => side.classList.contains("open");
 // On a narrow page the list covers the rest; it is an entry of the history, so that Back closes it.
 const drawer = (opens) => {
-  const closes = isOpen() && !opens;
+  const changes = opens !== isOpen();
   if (opens) history.pushState(null, "");
   side.classList.toggle("open", opens);
   toggle.setAttribute("aria-expanded", String(opens));
   for (const each of [main, tools.parentElement]) each.inert = opens;
-  if (opens) closer.focus();
-  else if (closes) toggle.focus();
+  if (changes) (opens ? closer : toggle).focus();
 };
 const go = (to) => (isOpen() ? location.replace(to) : location.assign(to));
 
 const entry = (each) => {
   const state = ["answered", "stopped"].includes(each.status) ? "" : STATES[each.status]?.[1] || each.status;
   const word = state && html`<span class="state-word is-${each.status}">${state}</span>`;
+  const edited = each.edited && "edited version";
   return html`<li><a href=${addressOf(each.session)} aria-current=${talk?.session === each.session && "page"}>
     <span class="talk-title">${shown(flat(each.title, 80) || "(no text)")}</span>
-    ${line("facts-line", html`<bdi>${shown(each.agent)}</bdi>`, each.edited && "edited version", word, when(each.updated))}</a></li>`;
+    ${line("facts-line", html`<bdi>${shown(each.agent)}</bdi>`, edited, word, when(each.updated))}</a></li>`;
 };
 let before = 0,
   asking = 0;
@@ -295,10 +294,8 @@ async function list(further = false) {
   if (further) return names.append(...drawn);
   const all = JSON.stringify(conversations) + (talk?.session || "");
   const none = html`<li class="quiet none">${search.value ? "None has these words." : "None yet."}</li>`;
-  if (all !== known) {
-    names.replaceChildren(...(drawn.length ? drawn : [none]));
-    if (talk && !talk.session) talk.drawHead();
-  }
+  if (all !== known) names.replaceChildren(...(drawn.length ? drawn : [none]));
+  if (all !== known && talk && !talk.session) talk.drawHead();
   known = all;
   const current = conversations.find((each) => each.session === talk?.session);
   if (!current) return;
@@ -325,11 +322,7 @@ const open = async () => {
   list();
 };
 
-const fresh = () => {
-  if (place().session) return go("#/");
-  if (isOpen()) history.back();
-  talk?.composer.area.focus();
-};
+const fresh = () => (place().session ? go("#/") : isOpen() ? history.back() : talk?.composer.area.focus());
 const find = () => {
   if (narrow.matches && !isOpen()) toggle.click();
   search.focus();
@@ -348,8 +341,7 @@ side.addEventListener("click", (event) => {
   const to = event.target.closest("a");
   if (!to || !isOpen() || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  if (to.hash === location.hash) history.back();
-  else go(to.href);
+  to.hash === location.hash ? history.back() : go(to.href);
 });
 addEventListener("popstate", () => drawer(false));
 narrow.addEventListener("change", () => drawer(false));

@@ -108,8 +108,7 @@ export class Turn {
     const others = () => html`${branch("‹", "Version before", branches[edited - 1])}
       <span class="quiet">Version ${edited + 1} of ${branches.length}</span>
       ${branch("›", "Next version", branches[edited + 1])}`;
-    const edit = () => html`<button type="button" class="act" aria-label="Edit this message"
-      onclick=${() => page.edit(this)}>Edit</button>`;
+    const edit = () => button("Edit", () => page.edit(this), { class: "act", "aria-label": "Edit this message" });
     this.edits.replaceChildren(html`${branches.length > 1 && others()}${!goes && edit()}`);
     this.acts.replaceChildren(html`${version.html && !goes && copyButton(() => version.text, "Copy the answer")}
       ${isLast && is === "answered" && retry("act")}${versions.length > 1 && answers()}
