@@ -66,7 +66,7 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
     for name, served in by_name.items():
         agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
         agent._parts.check_prices()
-        _ = agent._parts.models
+        _ = agent._parts.models, agent.specs  # an error in them shows now
         by_name[name] = replace(served, agent=agent)
     return by_name
 
