@@ -41,7 +41,9 @@ class ItemFields(TokenCounts, total=False):
       (the session is gone), `files`, `seconds`.
     - `note`: `word` (its kind), `sort` (its mark: see `SORTS`), `text`.
     - `wait`, a question to the user: `ask` (its kind), `text`, `call` (the key of the call that it is about, or ""),
-      `given` (the call's input), `told` (the answer, None while it is open), `approved` (None: no approval).
+      `tool` and `given` (the call's input), `why` (the text without the call itself), `told` (the answer, None while
+      it is open), `answered` (when, 0 if that is not known), `approved` (None: no approval). It and its call have
+      `changed`, the input that the user gave the call instead.
     """
 
     phase: str
@@ -75,5 +77,8 @@ class ItemFields(TokenCounts, total=False):
     ask: str
     call: str
     given: str
+    why: Text
+    changed: str
+    answered: float
     told: Text | None
     approved: bool | None

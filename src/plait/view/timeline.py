@@ -30,6 +30,7 @@ from plait.journal.keys import read_key
 from plait.journal.records import Resumption, Row
 from plait.journal.timeline import Timeline
 from plait.runtime.calls.artifacts import find_artifacts
+from plait.runtime.calls.bound_calls import input_of
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import describe_work, split_reply
 from plait.tools.render import describe_packed
@@ -195,7 +196,7 @@ class ViewerTimeline:
                 key = read_key(asked.key)
                 self._show_question(moment.at, asked.step, asked, key.owner if key.mark == "?" else "")
             case "answered", Question() as asked:
-                self._show_answer(asked)
+                self._show_answer(asked, moment.at)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
@@ -209,19 +210,31 @@ class ViewerTimeline:
                 self._show_answer(asked)
 
     def _show_question(self, at: float, step: int, asked: Question, call: str) -> None:
-        given = format_input(asked.call.input) if asked.call is not None else ""
+        given, tool, why = "", "", asked.text
+        if asked.call is not None:
+            given, tool = format_input(asked.call.input), asked.call.tool
+            why = why.removeprefix(f"May '{tool}' be called with {input_of(asked.call)}?").strip()
         shown: ItemFields = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
-        about: ItemFields = {"call": call, "given": given if len(given) <= LONG else ""}
+        about: ItemFields = {"call": call, "tool": tool, "given": given if len(given) <= LONG else ""}
+        about["why"] = self._cut(why)
         self._add_item(at, step, question_item(asked), "wait", shown | about)
 
-    def _show_answer(self, asked: Question) -> None:
+    def _show_answer(self, asked: Question, at: float = 0.0) -> None:
         answer, approved = asked.answer, None
+        item = self.items[question_item(asked)]
         if answer is None or isinstance(answer, str):
             text = answer or ""
         else:
             approved = answer.action != "refuse"
-            text = f"made with {format_input(asked.edited_input)}" if answer.action == "edit" else answer.text
-        self._change(question_item(asked), {"told": self._cut(text), "approved": approved})
+            text = answer.text
+            if answer.action == "edit":
+                changed = format_input(asked.edited_input)
+                text = f"made with {changed}"
+                self._change(item["id"], {"changed": changed})
+                of_call = self.items.get(f"c{item['call']}", {})
+                if of_call.get("tool") == item["tool"]:  # else the question is about a call of a child run
+                    self._change(of_call["id"], {"changed": changed})
+        self._change(item["id"], {"told": self._cut(text), "approved": approved, "answered": at})
 
     def _show_request(self, seq: int, at: float, call: ModelCall) -> None:
         id = f"m{call.key}"

@@ -16,6 +16,7 @@ from plait.core import Reply
 from plait.core.errors import UnknownRun
 from plait.core.text import one_line
 from plait.journal.entries import ChildRun, CodeTurn, ModelCall, Moment, OtherWork, Question, ToolCall
+from plait.journal.keys import read_key
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.spent import spent_in
@@ -82,11 +83,14 @@ class _RunRows:
             case "responded", ModelCall(last=attempt) as call if attempt.response is not None:
                 response = attempt.response
                 row = self._end(at, f"m{call.key}a{attempt.number}", "failed" if response.error else "done")
+                row["at"] = max(row["at"], at - response.seconds)
                 row["note"] = one_line(response.error)[:SHORT]
                 if response.usage is not None:
                     self._count(row, Reply("", usage=response.usage, cost=response.cost))
             case "replied", ModelCall(reply=Reply() as reply) as call:
-                row = self._end(at, f"m{call.key}a{call.last.number}", "done")
+                row = self.rows[f"{self.run}/m{call.key}a{call.last.number}"]
+                if row["end"] is None:
+                    self._end(at, f"m{call.key}a{call.last.number}", "done")
                 self._count(row, reply)
             case "planned" | "began", ToolCall() as call:
                 row = self._begin(at, f"c{call.key}", "call", call, call.shown.tool)
@@ -94,7 +98,9 @@ class _RunRows:
                 row["at"] = at  # from its beginning: before, it waited for an approval
                 row["state"] = "running" if call.begun else "waiting"
             case "ended", ToolCall() as call:
-                self._end(at, f"c{call.key}", "failed" if call.status not in ("ok", "open") else "done")
+                row = self._end(at, f"c{call.key}", "failed" if call.status not in ("ok", "open") else "done")
+                if call.observation is not None and not any(each["in"] == row["id"] for each in self.rows.values()):
+                    row["at"] = max(row["at"], at - call.observation.seconds)
             case "ran", CodeTurn() as code:
                 begun = at - code.ran.seconds
                 self._begin(begun, f"x{code.key}", "code", code, "code")
@@ -104,6 +110,10 @@ class _RunRows:
                 row["state"] = "waiting"
             case "answered", Question() as asked:
                 self._end(at, f"w{asked.question}", "done")
+                of_call = self.rows.get(f"{self.run}/c{read_key(asked.key).owner}")
+                if of_call is not None and of_call["end"] is None:  # its work begins after the wait
+                    of_call["at"] = at
+                    self.rows[of_call["id"]] = self.rows.pop(of_call["id"])
             case "began", ChildRun() as child:
                 row = self._begin(at, f"h{child.key}", "child", child, "child run")
                 row["child"], row["note"] = child.run, one_line(child.question)[:SHORT]

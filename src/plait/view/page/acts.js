@@ -1,5 +1,5 @@
 // The user's actions on a run: answer, resume and cancel; and what forms share.
-import { button, problem } from "./dom.js";
+import { button, fieldsOf, flat, problem } from "./dom.js";
 import { html } from "./html.js";
 
 // Does it once: the controls rest while it is being done, and what went wrong is said beside them. Returns null then.
@@ -42,73 +42,101 @@ export const select = (id, options, now = "") =>
     return html`<option value=${value} selected=${value === now}>${words}</option>`;
   })}</select>`;
 
+// What a user typed, as a value of the kind of `now`. Throws what is wrong with it, in plain words.
+const readValue = (name, text, now) => {
+  if (typeof now === "string") return text;
+  if (typeof now === "boolean") return text === "true";
+  if (typeof now === "number") {
+    const typed = text.trim();
+    if (!/^[+-]?\d+([.,]\d+)?$/.test(typed)) throw new Error(`${name} must be a number, such as 39.9.`);
+    if (/,\d{3}$/.test(typed)) throw new Error(`${name}: write 1000 or 1.0, because 1,000 can mean both.`);
+    if (/\d{16}/.test(typed)) throw new Error(`${name} has too many digits here. Write it as JSON.`);
+    return Number(typed.replace(",", "."));
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`${name} must be JSON: texts in double quotes, lists in [ ], objects in { }.`);
+  }
+};
+
 // The form of what a run waits for. The answer names the question that the form shows: never one that came since.
 export const waitForm = (source, run, item, question, reopen) => {
   const isPlan = item.ask === "plan";
   const rowsOf = (text, more) => Math.min(20, text.split("\n").length + more);
-  const text = html`<textarea id="answer-${item.id}" rows=${isPlan ? rowsOf(item.text[0], 2) : 2}></textarea>`;
-  if (isPlan) text.spellcheck = false;
-  const stay = (event) => event.preventDefault();
-  const place = html`<form class="answer" aria-label="Answer the run" onsubmit=${stay}></form>`;
-  const send = async (answer, wrong = "") => {
-    await doing(place, async () => {
-      if (wrong) throw new Error(wrong);
-      await source.resume(run.run, { answer, question });
+  const id = `answer-${item.id}`;
+  const place = html`<form class="answer" aria-label="Answer the run"></form>`;
+  place.addEventListener("submit", (event) => event.preventDefault());
+  // What was wrong is over when the text changes.
+  place.addEventListener("input", () => place.querySelector(":scope > .problem")?.remove());
+  const send = (read) =>
+    doing(place, async () => {
+      await source.resume(run.run, { answer: read(), question });
       await reopen();
     });
-    if (wrong) text.focus();
+  const main = (words, read, more = "") =>
+    button(words, () => send(read), { type: "submit", class: `main-act ${more}` });
+  const draw = (fields, ...buttons) => place.replaceChildren(html`${fields}<div class="buttons">${buttons}</div>`);
+  const open = (fields, ...buttons) => {
+    draw(fields, ...buttons, button("Back", () => start().focus()));
+    place.querySelector("textarea, input, select")?.focus();
   };
-  const unlessEmpty = (wrong) => send(text.value, text.value.trim() ? "" : wrong);
-  const sendInput = () => {
-    let wrong = "";
-    try {
-      JSON.parse(text.value);
-    } catch (error) {
-      wrong = `That is no JSON: ${error.message}`;
-    }
-    send(`edit ${text.value}`, wrong);
-  };
-  const draw = (label, hint, ...buttons) =>
-    place.replaceChildren(html`${label && field(label, text, hint)}<div class="buttons">${buttons}</div>`);
-  const write = (value, label, hint, ...buttons) => {
-    text.value = value;
-    draw(label, hint, ...buttons, button("Back", back));
-    text.focus();
+  const needed = (text, wrong) => () => {
+    if (text.value.trim()) return text.value;
+    throw new Error(wrong);
   };
 
   if (item.ask === "question") {
-    const reply = () => unlessEmpty("Write an answer first.");
-    draw("Your answer", "", button("Reply", reply, { type: "submit", class: "main-act" }));
+    const text = area(id, "", 2);
+    draw(field("Your answer", text), main("Reply", needed(text, "Write an answer first.")));
     return place;
   }
-  const act = (words, work, more = "") => button(words, work, { class: `main-act ${more}` });
-  const approve = act(isPlan ? "Approve the plan" : "Approve", () => send("yes"), "approve");
-  const refuse = () => send(text.value.trim() || "no");
-  const edit = () => {
-    if (isPlan) {
-      const done = act("Carry out as edited", () => unlessEmpty("The plan is empty."));
-      const hint = "Steps keep their form. What is no plan is told to the planner as words.";
-      write(item.text[1] ? "" : item.text[0], "The plan, edited", hint, done);
-    } else {
-      text.rows = rowsOf(item.given, 1);
-      const hint = "JSON. The call is made with it, and the model is told.";
-      write(item.given, "The call's input, edited", hint, act("Make the call as edited", sendInput));
-    }
+  const given = item.given && fieldsOf(item.given);
+  const edited = (value) => (value === item.given ? "yes" : `edit ${value}`);
+  const changeJson = (value) => {
+    const text = area(id, value, rowsOf(value, 1));
+    const read = () => {
+      readValue("The input", text.value);
+      return edited(text.value.trim());
+    };
+    const hint = "The call is made with this, and the model is told.";
+    open(field("The inputs, as JSON", text, hint), main("Approve with these inputs", read));
   };
-  const say = () => {
-    const hint = "Empty refuses the plan without a word.";
-    write("", "What to change, or why not", hint, act("Refuse", refuse, "refuse"));
+  const changeFields = () => {
+    const controls = given.map(([name, now], i) => {
+      const value = typeof now === "string" ? now : JSON.stringify(now, null, 1);
+      if (typeof now === "boolean") return select(`${id}-${i}`, [["true", "yes"], ["false", "no"]], value);
+      if (typeof now === "number") return html`<input id="${id}-${i}" value=${value} inputmode="decimal">`;
+      return area(`${id}-${i}`, value, rowsOf(value, 0));
+    });
+    const before = controls.map((each) => each.value);
+    const read = () => {
+      const isChanged = controls.map((each, i) => each.value !== before[i]);
+      const valueOf = ([name, now], i) => (isChanged[i] ? readValue(name, controls[i].value, now) : now);
+      const values = given.map((each, i) => [each[0], valueOf(each, i)]);
+      return isChanged.includes(true) ? JSON.stringify(Object.fromEntries(values)) : item.given;
+    };
+    const asJson = () => doing(place, async () => changeJson(read()));
+    const fields = given.map(([name], i) => field(flat(name, 60), controls[i]));
+    open(fields, main("Approve with these inputs", () => edited(read())), button("As JSON", asJson));
   };
+  const changePlan = () => {
+    const text = area(id, item.text[1] ? "" : item.text[0], rowsOf(item.text[0], 2));
+    const hint = "Keep the form of the steps. The planner reads anything else as a comment.";
+    open(field("The plan", text, hint), main("Approve with this plan", needed(text, "The plan is empty.")));
+  };
+  const refuse = () => {
+    const text = area(id, "", 2);
+    const label = isPlan ? "What to change, or why not" : "Why, or what to do instead";
+    const hint = "The model reads this. You can leave it empty.";
+    open(field(label, text, hint), main("Refuse", () => text.value.trim() || "no", "refuse"));
+  };
+  const change = isPlan ? changePlan : given ? changeFields : () => changeJson(item.given);
   const start = () => {
-    const label = isPlan ? "" : "If not: why, or what to do instead";
-    const buttons = [approve, (isPlan || item.given) && button("Edit", edit)];
-    text.value = "";
-    buttons.push(button("Refuse", isPlan ? say : refuse, { class: "refuse" }));
-    draw(label, "Told to the model when you refuse.", buttons);
-  };
-  const back = () => {
-    start();
-    approve.focus();
+    const approve = main(isPlan ? "Approve the plan" : "Approve", () => "yes", "approve");
+    const buttons = [approve, (isPlan || item.given) && button("Change", change)];
+    draw(null, ...buttons, button("Refuse", refuse, { class: "refuse" }));
+    return approve;
   };
   start();
   return place;

@@ -1,7 +1,9 @@
 // A run's steps as a braid: thought, action, observation, each a strand; growing as the run does.
 // A step is {n, at, phases, models, items, seconds, cost, estimated, in, out, cached, cache_writes, reasoning_tokens}.
 // ../items.py has the shape of an item: `ItemFields`. A text is [text, number of characters left out].
-import { bdi, button, duration, flat, line, link, money, number, problem, runAddress, shown, tokens } from "./dom.js";
+import {
+  bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens, when,
+} from "./dom.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
 
@@ -9,6 +11,7 @@ import { long } from "./text.js";
 const WRITING = { text: "answer", output: "answer" };
 const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
 const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
+const ANSWERED = { question: "question to you", approval: "", plan: "the plan " };
 
 // Between two steps the strands change places.
 const crossing = (turn) => {
@@ -23,16 +26,7 @@ const crossing = (turn) => {
   </svg>`;
 };
 
-// The fields of an input that is a JSON object; null for another, and for numbers that JavaScript would change.
-const fieldsOf = (text) => {
-  if (!text.startsWith("{") || /\d{16}/.test(text)) return null;
-  try {
-    const fields = Object.entries(JSON.parse(text));
-    return fields.length ? fields : null;
-  } catch {
-    return null;
-  }
-};
+const CHANGED = () => html`<p class="quiet">Changed by the user before the call.</p>`;
 
 // A part of an item: of a strand (`kind` is "thought", "action", "observation" or "answer"), or a note.
 const part = (kind, label, ...inside) =>
@@ -49,6 +43,9 @@ const DEFAULTS = {
   waits: () => null,
   // the run's answer where it stands above the steps
   answer: () => null,
+  // what a tool does, and the user who asked the run
+  describe: () => "",
+  user: "",
   // the address of a file
   file: () => null,
   // draws the steps of a child run: child(id, place)
@@ -211,7 +208,7 @@ export class Braid {
       const folded = html`<details><summary>The endpoint's own chain of thought</summary>${text}</details>`;
       drawn.push(part("thought", "reasoning", folded));
     }
-    const asAbove = () => part("answer", "answer", html`<p class="quiet">as above</p>`);
+    const asAbove = () => part("answer", "answer", html`<p class="quiet">The answer above.</p>`);
     const written = [];
     for (const name of item.parts || []) {
       const kind = name.replace(/\d+$/, "");
@@ -241,8 +238,9 @@ export class Braid {
     const fields = item.input[1] ? null : fieldsOf(given);
     const isBrief = given.length <= 80 && !given.includes("\n");
     const brief = isBrief && given ? [" ", html`<code class="brief">${shown(given)}</code>`] : null;
+    const after = item.changed && html`<p class="changed">→ <ins>${shown(item.changed)}</ins></p>${CHANGED()}`;
     const input = fields ? this.fields(item, fields) : isBrief ? brief : this.text(item, "input", "code", "input");
-    const drawn = [part("action", "action", html`<code class="tool">${shown(item.tool)}</code>`, input)];
+    const drawn = [part("action", "action", html`<code class="tool">${shown(item.tool)}</code>`, input, !fields && after)];
     for (const [id, status] of Object.entries(item.children || {})) drawn.push(this.childRun(id, status));
     if (item.state === "running") drawn.push(going(bdi(item.tool), " works"));
     if (item.state !== "done") return drawn;
@@ -261,11 +259,23 @@ export class Braid {
     return drawn;
   }
 
-  // The input of a call as a table. What the model wrote is one click away.
+  // The input of a call as a table. What the model wrote is one click away. What the user changed is marked.
   fields(item, fields) {
-    const rows = fields.map(([name, value]) => {
+    const after = item.changed ? Object.fromEntries(fieldsOf(item.changed) || []) : null;
+    const names = new Set([...fields.map(([name]) => name), ...Object.keys(after || {})]);
+    const before = Object.fromEntries(fields);
+    const draw = (name, value) => {
+      if (value === undefined) return html`<span class="quiet">nothing</span>`;
       const [text, className] = typeof value === "string" ? [value, "plain"] : [JSON.stringify(value, null, 1), "code"];
-      return html`<dt>${shown(flat(name, 60))}</dt><dd>${long([text, 0], { className, label: flat(name, 40) })}</dd>`;
+      return long([text, 0], { className, label: flat(name, 40) });
+    };
+    const rows = [...names].map((name) => {
+      const [old, now] = [before, after || before].map((each) => each[name]);
+      const isSame = JSON.stringify(old) === JSON.stringify(now);
+      const value = isSame
+        ? draw(name, old)
+        : html`<div class="changed"><del>${draw(name, old)}</del><span>→</span><ins>${draw(name, now)}</ins></div>`;
+      return html`<dt>${shown(flat(name, 60))}</dt><dd>${value}</dd>`;
     });
     const table = html`<dl>${rows}</dl>`;
     const showExact = () => {
@@ -276,7 +286,7 @@ export class Braid {
     const turn = html`<button type="button" class="act exact-input" aria-pressed="false" aria-label="Exact input"
       title="Exactly as it was written" onclick=${showExact}>{ }</button>`;
     const body = html`<div class="fields">${table}${turn}</div>`;
-    return body;
+    return after ? [body, CHANGED()] : body;
   }
 
   // The pictures among the results of a call or a piece of code, and links to other files.
@@ -320,12 +330,25 @@ export class Braid {
   }
 
   wait(item) {
-    const label = ASKS[item.ask] || item.ask;
-    const asked = this.text(item, "text", item.ask === "question" ? "prose" : "code", label);
-    const words = item.approved === null ? null : item.approved ? "approved" : "refused";
-    const told = item.told?.[0] ? this.text(item, "told", "prose", "your words") : null;
-    const answer = item.told ? part("note is-told", "you", words, told) : this.waits(item);
-    return [part("note is-wait", label, asked), answer];
+    const { ask, approved, told } = item, isAbout = item.tool && ask === "approval";
+    const how = approved ? (item.changed ? "approved with changes" : "approved") : "refused";
+    const label = told && approved !== null ? `${ANSWERED[ask]}was ${how}` : ASKS[ask] || ask;
+    const asked = [];
+    if (isAbout) {
+      const about = this.describe(item.tool);
+      const of = this.items.get(`c${item.call}`);
+      const isSeen = of?.tool === item.tool && of.input[0] === item.given; // its table stands above
+      const fields = !told && !isSeen && fieldsOf(item.given);
+      asked.push(html`<p><code class="tool">${shown(item.tool)}</code>${about && [": ", shown(about)]}</p>`);
+      if (fields) asked.push(this.fields({ id: item.id, input: [item.given, 0] }, fields));
+      else if (!told && !isSeen) asked.push(this.text(item, "text", "code", label));
+      if (!told && this.user) asked.push(html`<p class="quiet">Asked for by ${bdi(this.user)}.</p>`);
+      if (item.why[0]) asked.push(this.text(item, "why", "prose", "reason"));
+    } else asked.push(this.text(item, "text", ask === "question" ? "prose" : "code", label));
+    const answeredAt = item.answered > 0 && html`<p class="quiet">${when(item.answered)}</p>`;
+    const words = told?.[0] && !(item.changed && isAbout) && this.text(item, "told", "prose", "your words");
+    const answer = told && (words || approved === null) && part("note is-told", "you", words);
+    return [part("note is-wait", label, asked, answeredAt), told ? answer || [] : this.waits(item)];
   }
 }
 

@@ -136,6 +136,17 @@ export const chip = (run, isShort = false) => {
   return isShort ? [whole, more.map(short)] : whole;
 };
 
+// The fields of an input that is a JSON object; null for another, and for numbers that JavaScript would change.
+export const fieldsOf = (text) => {
+  if (!text.startsWith("{") || /\d{16}/.test(text)) return null;
+  try {
+    const fields = Object.entries(JSON.parse(text));
+    return fields.length ? fields : null;
+  } catch {
+    return null;
+  }
+};
+
 // -- what is said aloud, politely and not too often
 
 let last = 0, waiting = null, words = "";

@@ -21,7 +21,7 @@ const phaseSection = (run) => {
     <td>${duration(seconds)}</td>
     <td>${model && (cost === null ? "?" : money(cost).replace(" USD", ""))}</td>
   </tr>`;
-  const heads = ["Phase", "Calls", "In", "Out", "Time", "USD"].map((each) => html`<th scope="col">${each}</th>`);
+  const heads = ["Phase", "Calls", "In", "Out", "Time", "Model cost (USD)"].map((each) => html`<th scope="col">${each}</th>`);
   const estimated = html`<p class="quiet">Tokens are estimated where the provider did not report them.</p>`;
   return html`<section>
     <h2 id="phases-title">What it took</h2>
@@ -45,13 +45,15 @@ const aboutSection = (run, source) => {
   const tool = ({ name, what }) => html`<li><code>${shown(name)}</code> <span class="quiet">${shown(what)}</span></li>`;
   const tools = html`<ul class="tools">${run.tools.map(tool)}</ul>`;
   const folded = (words, content) => html`<details><summary>${words}</summary>${content}</details>`;
-  const settings = [
-    ...Object.entries(run.options),
-    ...Object.entries(run.settings).filter(([name, value]) => value !== "" && !["shown", "agent"].includes(name)),
-  ].map(([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value))));
+  const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions"].includes(name);
+  const settings = [...Object.entries(run.options), ...Object.entries(run.settings)]
+    .filter((each) => !isLeftOut(each))
+    .map(([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value))));
   const facts = [
     fact("Run", html`<code>${run.run}</code>`),
     run.agent && fact("Agent", bdi(run.agent)),
+    run.user && fact("User", bdi(run.user)),
+    run.tags.length > 0 && fact("Tags", lines(run.tags, bdi)),
     fact("Models", lines(Object.entries(run.phase_models), ([phase, model]) => [phase && `${phase}: `, bdi(model)])),
     run.session && fact("Session", session, run.history ? ` (shown ${many(run.history, "turn")})` : ""),
     run.parent && fact("Fork of", runLink(run.parent), ` at step ${run.fork_at}`, sides),
@@ -73,6 +75,9 @@ const aboutSection = (run, source) => {
   ];
   return html`<section><h2>About</h2><dl>${facts}</dl></section>`;
 };
+
+const instructionsPart = (text) => html`<details class="instructions"><summary>Instructions</summary>
+  ${long([text, 0], { className: "prose", label: "instructions" })}</details>`;
 
 const outcomeParts = (run) => {
   const why = (...words) => html`<p class="why">${words}</p>`;
@@ -109,6 +114,8 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const braid = new Braid(list, {
     ...braidOptions(source, id),
     answer: () => run.answer,
+    describe: (name) => run.tools.find((each) => each.name === name)?.what,
+    user: run.user,
     heads: (step) => stepActs(id, step, fork),
     results: (item) =>
       fork && button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" }),
@@ -249,6 +256,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
       <section class="main" aria-labelledby="steps-title">
         ${plan}
         <h2 class="unseen" id="steps-title">Steps</h2>
+        ${run.settings.instructions && instructionsPart(run.settings.instructions)}
         <div class="run-bar">${tabs}${found.form}</div>
         ${[found.list, time, list, connectionNotice, follow]}
       </section>
