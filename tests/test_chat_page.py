@@ -220,9 +220,9 @@ async def test_a_call_is_edited_approved_and_refused_inline_also_below_a_child(
             await page.evaluate("document.querySelector('#message').placeholder") == "Answer the question above first"
         )
         await shot(page, "chat-approval")
-        await press(page, "Edit", ".ask")
-        await page.evaluate("document.querySelector('.ask textarea').value = '{\"text\": \"Call Nice.\"}'")
-        await press(page, "Make the call as edited", ".ask")
+        await press(page, "Change", ".ask")
+        await page.evaluate("document.querySelector('.ask textarea').value = 'Call Nice.'")
+        await press(page, "Approve with these inputs", ".ask")
         await has(page, "it is sent")
         await page.wait_for("document.querySelector('.ask') === null")
         assert page.problems == []

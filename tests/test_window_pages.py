@@ -130,7 +130,7 @@ async def test_a_run_is_seen_to_grow_step_by_step(browser: Browser, journal: Pat
         await page.wait_for("document.querySelectorAll('.step').length === 3")
         await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
         assert await page.text(".outcome") == "both are there"
-        await page.wait_for("document.querySelector('#step-3').innerText.includes('as above')")
+        await page.wait_for("document.querySelector('#step-3').innerText.includes('The answer above')")
         assert (await page.text("main")).count("both are there") == 1
         assert await page.evaluate("drawn") == 0  # whoever presses a button meanwhile presses it, not one before it
         assert "Nice is there" in await page.text("#step-2")
@@ -293,7 +293,10 @@ async def test_a_waiting_call_is_approved_and_refused_with_a_reason(browser: Bro
         await page.click("form.answer .approve")
         await page.wait_for("document.body.innerText.includes('sent: hello')")
         await page.wait_for("document.querySelectorAll('#step-2 form.answer').length === 1")
+        assert await page.count("#step-2 form.answer textarea") == 0  # nothing that "Approve" could leave out
+        await page.click("#step-2 form.answer .refuse")
         await page.type("Not twice, please.", "#step-2 form.answer textarea")
+        await shot(page, "refusing")
         await page.click("#step-2 form.answer .refuse")
         await page.wait_for("document.querySelector('.outcome').innerText === 'one was sent'")
         assert "Not twice, please." in await page.text("#step-2")
@@ -302,35 +305,66 @@ async def test_a_waiting_call_is_approved_and_refused_with_a_reason(browser: Bro
         await page.close()
 
 
-async def test_a_waiting_call_is_edited_and_what_is_no_json_is_told_at_once(browser: Browser, journal: Path) -> None:
-    script = [action("send", {"text": "hello"}), answer("it was sent")]
-    with serving(react(journal, script, approve="effects")) as server:
-        run = await begun(server)
+async def test_inputs_are_changed_field_by_field_and_old_and_new_stay_visible(browser: Browser, journal: Path) -> None:
+    @plait.tool
+    def refund(order: str, amount: float, notify: bool, lines: list[str]) -> str:
+        """Pays money back."""
+        return f"{amount} for {order}, {notify}, {lines}"
+
+    given = {"order": "A-1", "amount": 49.9, "notify": False, "lines": ["hat"]}
+    script = [action("refund", given), answer("it was **paid**")]
+    with serving(react(journal, script, tools=[refund], approve="effects")) as server:
+        run = await begun(server, user="Ada", tags=["shop"])
         assert await ended(journal, run) == "waiting"
-        page = await opened(browser, server, f"runs/{run}")
+        page = await opened(browser, server, f"runs/{run}", width=390)
         await page.wait_for_selector("form.answer .approve")
-        edit = "[...document.querySelectorAll('form.answer button')].find((b) => b.textContent === 'Edit').click()"
-        await page.evaluate(edit)
+        assert "refund: Pays money back." in (asked := await page.text(".is-wait")) and "by Ada" in asked
+        await page.evaluate("document.querySelector('.run-acts .main-act').click()")  # "Answer it"
+        head, bar = [f"document.querySelector('{each}').getBoundingClientRect()" for each in ("#step-1 h3", ".top")]
+        assert await page.evaluate(f"{head}.top >= {bar}.bottom")
+        await shot(page, "approval-390")
+        await page.evaluate(press_in_form("Change"))
+        await page.evaluate("document.querySelector('form.answer input').value = ''")
+        await page.type("1,000", "form.answer input")
+        await page.press("Enter")
+        await page.wait_for("document.querySelector('form.answer .problem')?.innerText.includes('write 1000 or 1.0')")
+        await shot(page, "fields-390")
+        assert await window_axe.found(page, "moderate") == []
+        await page.evaluate("document.querySelector('form.answer input').value = ''")
+        await page.type("39,9", "form.answer input")
+        assert await page.count("form.answer .problem") == 0
+        await page.evaluate("document.querySelector('form.answer select').value = 'true'")
+        await page.evaluate(press_in_form("As JSON"))
         area = "document.querySelector('form.answer textarea').value"
-        assert await page.evaluate(area) == '{"text": "hello"}'
-        await page.evaluate(f"{area} = '{{text: good day}}'")
+        changed = given | {"amount": 39.9, "notify": True}
+        assert json.loads(await page.evaluate(area)) == changed
+        await page.evaluate(f"{area} = '{{amount: 1}}'")
         await page.click("form.answer .main-act")
-        await page.wait_for("document.querySelector('form.answer .problem').innerText.includes('no JSON')")
-        await page.evaluate(f"""{area} = '{{"text": "good day"}}'""")
+        await page.wait_for("document.querySelector('form.answer .problem')?.innerText.includes('must be JSON')")
+        await page.evaluate(f"{area} = {json.dumps(json.dumps(changed))}")
         await page.click("form.answer .main-act")
-        await page.wait_for("document.querySelector('.outcome').innerText === 'it was sent'")
-        await page.wait_for("document.querySelector('#step-1').innerText.includes('sent: good day')")
-        shown = await page.text("#step-1")
-        assert "sent: hello" not in shown
-        assert "The person changed this call" in shown
-        assert shown.index("needs your approval") < shown.index("sent: good day")
-        again = await opened(browser, server, f"runs/{run}")  # the same when it is drawn at once
-        await again.wait_for("document.querySelector('#step-1').innerText.includes('sent: good day')")
-        at_once = await again.text("#step-1")
-        assert at_once.index("needs your approval") < at_once.index("sent: good day")
+        await page.wait_for("document.querySelector('.outcome strong')?.innerText === 'paid'")
+        await page.wait_for("document.querySelector('#step-1').innerText.includes('39.9 for A-1, True')")
+        again = await opened(browser, server, f"runs/{run}", dark=True)
+        for each in (page, again):  # the same when it is drawn at once
+            shown = await each.text("#step-1")
+            assert "was approved with changes" in shown and "Changed by the user" in shown
+            assert [await each.text(f".fields {tag}") for tag in ("del", "ins")] == ["49.9", "39.9"]
+            assert shown.index("was approved with changes") < shown.index("39.9 for A-1")
+        assert "Ada" in (about := await again.text(".beside")) and "shop" in about
+        await again.evaluate("document.querySelector('.outcome .act').click()")
+        assert "**paid**" in await again.text(".outcome")
+        await again.click(".rate.bad")
+        await again.wait_for("document.querySelector('.state .chip').innerText.includes('rated bad')")
+        await shot(again, "approved-dark")
+        assert await window_axe.found(again, "moderate") == []
         await again.close()
         assert page.problems == []
         await page.close()
+
+
+def press_in_form(words: str) -> str:
+    return f"[...document.querySelectorAll('form.answer button')].find((b) => b.textContent === {words!r}).click()"
 
 
 async def test_a_question_is_replied_to_by_the_keyboard(browser: Browser, journal: Path) -> None:
@@ -357,9 +391,7 @@ async def test_a_plan_is_edited_before_it_is_carried_out(browser: Browser, journ
         assert await ended(journal, run) == "waiting"
         page = await opened(browser, server, f"runs/{run}")
         await page.wait_for_selector("form.answer .approve")
-        await page.evaluate(
-            "[...document.querySelectorAll('form.answer button')].find((b) => b.textContent === 'Edit').click()"
-        )
+        await page.evaluate(press_in_form("Change"))
         text = await page.evaluate("document.querySelector('form.answer textarea').value")
         assert '"Lyon"' in text
         edited = text.replace('"Lyon"', '"Nice"')

@@ -61,7 +61,7 @@ async def test_the_file_tells_the_run_and_its_wire_and_loads_nothing(browser: Br
     shown = await opened(browser, file, width=390, dark=True)
     assert await shown.count(".step") == 3
     assert "870335" in await shown.text(".outcome") and "522250" in await shown.text("#step-1")
-    assert "as above" in await shown.text("#step-3")
+    assert "The answer above" in await shown.text("#step-3")
     assert await shown.count("button.cancel, .resume, form:not(.find), nav.pages:not([hidden])") == 0
     await shown.click("#step-3 .step-acts a")
     await shown.wait_for_selector(".exchange")

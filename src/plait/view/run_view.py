@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from html import escape
 from typing import Any
 
 from plait.core import traits_of
@@ -80,6 +81,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "attachments": [str(each) for each in head.attachments],
         "files": list_files(timeline.trace),
         "answer": format_answer(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
+        "answer_html": _render_answer(outcome.get("answer")),
         "reason": outcome.get("reason"),
         "hint": outcome.get("hint", ""),
         "options": head.loop["options"],
@@ -152,6 +154,17 @@ def format_answer(answer: Any) -> str:
     if answer is None or isinstance(answer, str):
         return answer or ""
     return json.dumps(answer, ensure_ascii=False, indent=1, default=str)
+
+
+def _render_answer(answer: Any) -> str:
+    """Return a text with Markdown in it as safe HTML, "" for a text that looks the same without."""
+    try:
+        from plait.view.markdown import render_markdown  # of the extra `server`
+    except ImportError:
+        return ""
+    text = answer[:ANSWER] if isinstance(answer, str) else ""
+    html = render_markdown(text)
+    return "" if html.strip() == f"<p>{escape(text.strip())}</p>" else html
 
 
 def _shorten(value: Any) -> str:

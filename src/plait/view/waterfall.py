@@ -112,7 +112,7 @@ class _RunRows:
                 self._end(at, f"w{asked.question}", "done")
                 of_call = self.rows.get(f"{self.run}/c{read_key(asked.key).owner}")
                 if of_call is not None and of_call["end"] is None:  # its work begins after the wait
-                    of_call["at"] = at
+                    of_call["at"], of_call["state"] = at, "running"
                     self.rows[of_call["id"]] = self.rows.pop(of_call["id"])
             case "began", ChildRun() as child:
                 row = self._begin(at, f"h{child.key}", "child", child, "child run")

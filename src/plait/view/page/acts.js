@@ -150,8 +150,9 @@ export const actsOf = (source, run, reopen, may) => {
       await reopen();
     });
   const show = () => {
-    const form = document.querySelector("form.answer");
-    form?.scrollIntoView({ block: "center" });
+    const form = document.querySelector("form.answer"), step = form?.closest(".step");
+    // The whole step, so that the call is seen that the question is about; only the question where that is too long.
+    (step?.offsetHeight < innerHeight * 0.8 ? step : form?.closest(".item"))?.scrollIntoView({ block: "start" });
     form?.querySelector("textarea, button").focus({ preventScroll: true });
   };
   const { status, owner } = run;

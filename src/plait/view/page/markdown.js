@@ -1,6 +1,7 @@
 // HTML that the server made of Markdown (../markdown.py): the only markup of others that these pages ever read.
 import { announce, button } from "./dom.js";
 import { html } from "./html.js";
+import { long } from "./text.js";
 
 export const copyButton = (from, label) => {
   const copy = async () => {
@@ -62,3 +63,19 @@ export class Answer {
     this.place.replaceChildren(...nodesOf(markup));
   }
 }
+
+// The answer of a run: formatted, if the server found Markdown in it (`answer_html`), and exactly as it was written.
+export const answerOf = ({ answer, answer_html: markup }, label = "answer") => {
+  const asText = () => long([answer, 0], { className: "prose", label });
+  if (!markup) return asText();
+  const formatted = html`<div class="md" tabindex="0" role="region" aria-label="All of the ${label}"></div>`;
+  formatted.append(...nodesOf(markup));
+  const body = html`<div>${formatted}</div>`;
+  const turn = () => {
+    const isText = control.getAttribute("aria-pressed") !== "true";
+    control.setAttribute("aria-pressed", String(isText));
+    body.replaceChildren(isText ? asText() : formatted);
+  };
+  const control = button("As text", turn, { class: "act", "aria-pressed": "false", title: "Exactly as it was written" });
+  return html`${body}${control}`;
+};

@@ -6,13 +6,14 @@ import { html } from "./html.js";
 const THUMB =
   "M2 7h3v7H2zM6.2 14V7.2L9 2c1.2 0 2 1 1.7 2.2L10.2 6.6h3c1 0 1.6.9 1.4 1.8l-1.1 4.4c-.2.7-.8 1.2-1.5 1.2z";
 
-// `run` has `run` (its id) and perhaps `rating`, "good" or "bad".
-export const rateControls = (source, run) => {
+// `run` has `run` (its id) and perhaps `rating`, "good" or "bad". `onRated` gets each new rating, null for none.
+export const rateControls = (source, run, onRated = () => {}) => {
   let now = run.rating ? { good: run.rating === "good", why: "", by: "" } : null;
   const rate = async (good, why) => {
     now = await source.rate(run.run, { good, why });
     announce(now ? `Rated ${now.good ? "good" : "bad"}.` : "The rating is removed.");
     draw();
+    onRated(now);
   };
   const thumb = (good, words, turn) => {
     const press = () => doing(place, () => (now?.good === good ? rate(null, "") : rate(good, now?.why || "")));

@@ -7,6 +7,7 @@ import {
 } from "./dom.js";
 import { finder } from "./find.js";
 import { html } from "./html.js";
+import { answerOf } from "./markdown.js";
 import { planOf } from "./plan.js";
 import { rateControls } from "./rate.js";
 import { long } from "./text.js";
@@ -69,9 +70,9 @@ const aboutSection = (run, source) => {
     run.attachments.length > 0 && fact("Attached", lines(run.attachments, bdi)),
     run.files.length > 0 && fact("Files", lines(run.files, ({ id, about }) => [file(id), " ", bdi(about)])),
     fact("Tools", run.tools.length ? folded(many(run.tools.length, "tool"), tools) : "none"),
-    fact("Settings", folded("as it was started", html`<dl class="settings">${settings}</dl>`)),
     fact("Started", when(run.started)),
     run.plait && fact("Plait", run.plait),
+    fact("Settings", folded("as it was started", html`<dl class="settings">${settings}</dl>`)),
   ];
   return html`<section><h2>About</h2><dl>${facts}</dl></section>`;
 };
@@ -85,7 +86,7 @@ const outcomeParts = (run) => {
   const rated = run.rating && why(`A user rated this run as ${run.rating}`, reason);
   const { grade, answer } = run;
   if (answer !== null && answer !== undefined)
-    return html`${long([answer, 0], { className: "prose", label: "answer" })}
+    return html`${answerOf(run)}
       ${run.status === "stopped" && why("Answered early: ", shown(run.reason || ""))}
       ${grade?.why && why("The comparison graded this run as ", shown(`${grade.mark}: ${grade.why}`))}
       ${rated}`;
@@ -101,7 +102,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const state = html`<div class="state"></div>`;
   const answer = html`<section class="outcome" aria-label="How it ended"></section>`;
   const acts = html`<div class="run-acts"></div>`;
-  const side = html`<aside class="beside" aria-label="About this run"></aside>`;
+  const side = html`<aside class="beside" tabindex="0" aria-label="About this run"></aside>`;
   const plan = html`<div class="plan-place"></div>`;
   const list = html`<ol class="steps"></ol>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
@@ -128,6 +129,11 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     },
   });
 
+  const applyRating = (now) => {
+    run = { ...run, rating: now ? (now.good ? "good" : "bad") : "", rating_why: now?.why || "" };
+    drawHead();
+  };
+
   let follows = false;
   const turnFollow = () => {
     follows = !follows;
@@ -147,9 +153,14 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     const counts = [many(run.steps, "step"), many(run.calls, "model call"), tokens(run)];
     const names = [run.loop, ...run.models].map(bdi);
     state.replaceChildren(chip(run), line("facts-line", names, counts, time, money(run.cost), when(run.started)));
-    const how = outcomeParts(run);
-    answer.replaceChildren(how || "");
-    answer.hidden = !how;
+    // The answer stays as it is while it says the same, so that the user's place and choice in it stay.
+    const outcome = JSON.stringify([run.status, run.answer, run.reason, run.hint, run.rating, run.rating_why, run.grade]);
+    if (answer.dataset.of !== outcome) {
+      const how = outcomeParts(run);
+      answer.dataset.of = outcome;
+      answer.replaceChildren(how || "");
+      answer.hidden = !how;
+    }
     answer.className = `outcome is-${endOf(run)}`;
     // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
     const now = { ...may, answer: waits.some((each) => mayAnswer(each.ask)) };
@@ -160,7 +171,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
       const isOver = !["running", "waiting"].includes(run.status);
       const edit = button("Edit the question", () => fork(1, "question"));
       if (isOver && fork) acts.firstChild.append(edit, button("Add to a data set", addTask));
-      if (isOver && may.change) acts.append(rateControls(source, run));
+      if (isOver && may.change) acts.append(rateControls(source, run, applyRating));
     }
     // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);

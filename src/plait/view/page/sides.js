@@ -4,6 +4,7 @@ import { sumsTable } from "./changes.js";
 import { bdi, button, chip, duration, line, link, many, money, problem, runAddress, shown, tokens } from "./dom.js";
 import { html } from "./html.js";
 import { openDialog } from "./improve.js";
+import { answerOf } from "./markdown.js";
 import { marked } from "./wire.js";
 
 // `at` counts characters by code point.
@@ -38,7 +39,7 @@ const headOf = (name, run) => {
   return html`<header>
     <h2>${name} ${link(run.run, runAddress(run.run))}</h2>
     <div class="state">${chip(run)}${line("facts-line", bdi(run.loop), run.models.map(bdi), facts)}</div>
-    ${text && html`<p class="short-answer">${shown(text.length > 600 ? `${text.slice(0, 600)}…` : text)}</p>`}
+    ${text && html`<div class="outcome">${answerOf({ ...run, answer: text }, `answer of ${name}`)}</div>`}
   </header>`;
 };
 
