@@ -91,7 +91,7 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
             server.ask("POST", "/api/datasets/numbers", {"question": f"Question {n}?", "answer": str(n)})
         page = await opened(browser, server, "?user=ada")
         await page.click("thead .pick input")
-        assert await page.text(".list-head .buttons") == "Review\nRun a change"
+        assert await page.count(".list-head .buttons[hidden]") == 1  # one "Run a change": that of the selected runs
         await shot(page, "improve-selection")
         await page.click(".selection a.main-act")
         await page.wait_for("document.querySelector('.change')")

@@ -148,6 +148,11 @@ async def test_the_table_has_30_runs_on_a_screen_and_is_sorted_and_filtered_by_i
         await page.click("tr.run:nth-child(1) .pick input")
         await page.click("tr.run:nth-child(3) .pick input")
         assert "run-131/run-125" in await page.evaluate("document.querySelector('.selection a').getAttribute('href')")
+        assert (await page.text(".list-head")).count("Run a change") == 0 and "44 runs" in await page.text(".list-head")
+        await to(page, "?user=user+1&sort=cost")  # what is not shown any more is not selected any more
+        assert await page.count(".selection[hidden]") == 1 and await page.count("tr.run input:checked") == 0
+        await page.click("tr.run:nth-child(2) td:last-child")  # the whole row leads to its run
+        await page.wait_for("location.hash.startsWith('#/runs/run-127')")
         assert page.problems == []
         await page.close()
 

@@ -107,7 +107,7 @@ export const line = (className, ...facts) => {
 
 export const STATES = {
   running: ["●", "running"],
-  waiting: ["?", "waits for you"],
+  waiting: ["?", "waits"],
   answered: ["✓", "answered"],
   stopped: ["■", "stopped"],
   failed: ["✗", "failed"],

@@ -1,6 +1,6 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
 import { field, select } from "./acts.js";
-import { announce, chip, duration, flat, number, shown, tokens, when } from "./dom.js";
+import { announce, chip, duration, flat, many, number, runAddress, shown, STATES, tokens, when } from "./dom.js";
 import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
 
@@ -30,10 +30,13 @@ const SORTS = Object.entries({
 const dollars = (usd) => (usd === 0 || usd >= 0.0001 ? usd.toFixed(4) : String(Number(usd.toPrecision(2))));
 const text = (value) => value && html`<bdi title=${flat(value)}>${shown(flat(value, 60))}</bdi>`;
 const question = (run) => {
-  const [address, ending] = [`#/runs/${encodeURIComponent(run.run)}`, flat(run.answer || run.reason || "", 400)];
-  const asked = html`<a href=${address} title=${ending || null}><bdi>${shown(flat(run.question, 240))}</bdi></a>`;
+  const ending = flat(run.answer || run.reason || "", 400);
+  const asked = html`<a href=${runAddress(run.run)} title=${ending || null}><bdi>${shown(flat(run.question, 240))}</bdi></a>`;
   return [asked, run.parent && html`<span class="quiet"> fork at ${run.fork_at}</span>`];
 };
+const tagLinks = (run, wanted) =>
+  run.tags.map((tag) => html`<a href=${addressOf({ ...wanted, tag })} title="Only runs with the tag ${flat(tag)}">
+    <bdi>${shown(flat(tag, 60))}</bdi></a>`);
 // The columns: head, class, content, what sorts by it, and its unit. A column of words is hidden while no run has one.
 const COLUMNS = [
   ["Status", "status", (run) => chip(run, true)],
@@ -42,7 +45,7 @@ const COLUMNS = [
   ["Loop", "word minor", (run) => text(run.loop)],
   ["Model", "word minor", (run) => text(run.models.join(", "))],
   ["User", "word", (run) => text(run.user)],
-  ["Tags", "word minor", (run) => text(run.tags.join(", "))],
+  ["Tags", "word minor", tagLinks],
   ["Session", "word minor", (run) => text(run.session)],
   ["Steps", "number minor", (run) => (run.steps ? number(run.steps) : ""), "steps", "steps"],
   ["Tokens", "number", (run) => (run.in || run.out ? number(run.in + run.out) : ""), "tokens", "tokens"],
@@ -57,8 +60,10 @@ const PAGE = 60;
 // Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
 
-// The selected runs by id, kept while the user looks at other pages.
+// The selected runs by id, all of them in the table, and the filters that they were selected with. They are kept while
+// the user looks at other pages.
 const chosen = new Map();
+let chosenOf = "";
 // The filter that the user just changed, which keeps the focus when the list is drawn again, and the open filters.
 let touched = "";
 let isOpen = false;
@@ -75,7 +80,9 @@ export const runsPage = async (place, source, wanted) => {
   let last = 0;
   let most = KEPT;
   const ask = () => source.runs({ ...wanted, before: last || "", limit: PAGE });
-  const [{ agents, choices }, me, first] = await Promise.all([source.about(), source.me(), ask()]);
+  const waits = () => source.runs({ status: "waiting", limit: PAGE });
+  const [{ agents, choices }, me, first, waiting] = await Promise.all([source.about(), source.me(), ask(), waits()]);
+  const may = (role) => me.roles.includes(role);
   choices.agents = [...new Set([...agents.map((each) => each.name), ...choices.agents])];
   const { sort = "", words = "", ...filters } = wanted;
   const isFiltered = Object.keys(wanted).length > 0;
@@ -91,13 +98,14 @@ export const runsPage = async (place, source, wanted) => {
     });
     return field(label, control);
   };
+  const wordOf = (name, value, most) => (name === "status" && STATES[value]?.[1]) || flat(value, most);
   const fields = FILTERS.map(([name, label, known, example]) => {
     const id = `filter-${name}`;
     const [now] = [wanted[name] || ""].flat();
     if (example) return filter(name, label, html`<input id=${id} value=${now} placeholder=${example}>`);
     const values = Array.isArray(known) ? known : choices[known];
     const all = new Set(["", ...(values.includes(now) ? [] : [now]), ...values]);
-    return filter(name, label, select(id, [...all].map((each) => [each, flat(each, 60) || "any"]), now));
+    return filter(name, label, select(id, [...all].map((each) => [each, wordOf(name, each, 60) || "any"]), now));
   });
   const panel = html`<div class="selects" id="filters" hidden=${!isOpen}>
     ${fields}${filter("sort", "Order", select("sort", SORTS, sort || "started"))}</div>`;
@@ -113,7 +121,7 @@ export const runsPage = async (place, source, wanted) => {
     go({});
   };
   const removable = (name, value) => {
-    const [label, short] = [LABELS[name] || name, flat(value, 40)];
+    const [label, short] = [LABELS[name] || name, wordOf(name, value, 40)];
     const remove = () => {
       if (name === "words") search.value = "";
       go({ [name]: [wanted[name]].flat().filter((each) => each !== value) });
@@ -128,6 +136,12 @@ export const runsPage = async (place, source, wanted) => {
   const live = html`<tbody class="live" role="rowgroup"></tbody>`;
   const list = html`<tbody class="all" role="rowgroup"></tbody>`;
   const state = html`<p class="quiet" role="status"></p>`;
+  const count = html`<span class="quiet"></span>`;
+  const isWaits = wanted.status === "waiting";
+  const waitChip = (waiting.runs.length > 0 || isWaits) &&
+    html`<button type="button" class="filter-chip" aria-pressed=${String(isWaits)}
+      onclick=${() => go({ status: isWaits ? "" : "waiting" })}>Waits
+      (${waiting.runs.length}${waiting.more && "+"})</button>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
   const head = ([name, kind, , sorts]) => {
     const isNow = sorts && (sort || "started").replace("-", "") === sorts;
@@ -158,17 +172,25 @@ export const runsPage = async (place, source, wanted) => {
   const more = html`<button type="button" class="more-runs" onclick=${showMore} hidden>Show more</button>`;
 
   const selection = html`<div class="selection" role="region" aria-label="Selected runs" hidden></div>`;
+  const ofAll = may("change") && filterLinks(wanted);
   const tellChosen = () => {
     const clear = () => {
       chosen.clear();
       for (const box of table.querySelectorAll(".pick input")) box.checked = false;
       tellChosen();
     };
+    const shownRuns = new Set([...table.querySelectorAll("tr.run")].map((each) => each.dataset.run));
+    for (const id of chosen.keys()) if (!shownRuns.has(id)) chosen.delete(id);
+    // Keeps a button that means the same, because it may be at work.
+    const now = JSON.stringify([...chosen.values()].map((run) => [run.run, run.status]));
+    if (selection.dataset.of === now) return;
+    selection.dataset.of = now;
     const sides = `#/sides/${[...chosen.keys()].map(encodeURIComponent).join("/")}`;
     selection.hidden = !chosen.size;
+    if (ofAll) ofAll.hidden = chosen.size > 0;
     selection.replaceChildren(html`<span>${number(chosen.size)} selected</span>
       ${chosen.size === 2 && html`<a class="main-act" href=${sides}>Side by side</a>`}
-      ${improveActs(source, [...chosen.values()])}<button type="button" onclick=${clear}>Clear</button>`);
+      ${may("change") && improveActs(source, [...chosen.values()])}<button type="button" onclick=${clear}>Clear</button>`);
   };
   const rowOf = (run) => {
     const pick = ({ target }) => {
@@ -176,11 +198,15 @@ export const runsPage = async (place, source, wanted) => {
       else chosen.delete(run.run);
       tellChosen();
     };
+    if (chosen.has(run.run)) chosen.set(run.run, run);
+    const follow = ({ target }) => {
+      if (!target.closest("a, button, label, .pick") && getSelection().isCollapsed) location.hash = runAddress(run.run);
+    };
     const cell = ([name, kind, content, , unit]) => {
       const title = name === "Tokens" && tokens(run);
-      return html`<td class=${kind} role="cell" data-unit=${unit} title=${title}>${content(run)}</td>`;
+      return html`<td class=${kind} role="cell" data-unit=${unit} title=${title}>${content(run, wanted)}</td>`;
     };
-    return html`<tr class="run" role="row" data-run=${run.run} data-n=${run.n} data-state=${stateOf(run)}>
+    return html`<tr class="run" role="row" onclick=${follow} data-run=${run.run} data-n=${run.n} data-state=${stateOf(run)}>
       <td class="pick" role="cell"><label><input type="checkbox" checked=${chosen.has(run.run)} onchange=${pick}
         aria-label="Select: ${flat(run.question, 60)}"></label></td>${COLUMNS.map(cell)}</tr>`;
   };
@@ -194,6 +220,9 @@ export const runsPage = async (place, source, wanted) => {
     table.hidden = !list.children.length && !live.children.length;
     const none = isFiltered ? "No run is like that." : "There is no run yet. Start one, or run `plait run`.";
     state.textContent = table.hidden ? none : "";
+    const size = list.children.length + live.children.length;
+    count.textContent = more.hidden ? many(size, "run") : `${number(size)}+ runs`;
+    tellChosen();
   };
   const add = (found) => {
     const before = list.children.length;
@@ -234,14 +263,15 @@ export const runsPage = async (place, source, wanted) => {
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Runs</h1>
       <form class="filters" role="search" aria-label="Runs" onsubmit=${submit}>${search}
         <button type="button" class="filter-button" aria-controls="filters" aria-expanded=${String(isOpen)}
-          onclick=${open}>Filter</button></form>
-      ${me.roles.includes("change") && filterLinks(wanted)}<a class="main-act" href="chat">New conversation</a></header>
+          onclick=${open}>Filter</button>${waitChip}${count}</form>
+      ${ofAll}${may("use") && html`<a class="main-act" href="chat">New conversation</a>`}</header>
     ${panel}<div class="filter-chips">${removables}</div>
     ${state}${connectionNotice}${table}${more}${selection}`);
   // After two changes in a row, only the list of the last one is shown.
   if (place.isConnected) touched = "";
   if (back) place.querySelector(`#${back}`).focus();
-  tellChosen();
+  if (chosenOf !== addressOf({ ...wanted, sort: "" })) chosen.clear();
+  chosenOf = addressOf({ ...wanted, sort: "" });
   document.title = "Runs · Plait";
   add(first);
   const tellConnection = (isLost) => {
