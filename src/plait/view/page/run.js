@@ -86,11 +86,11 @@ const outcomeParts = (run) => {
   const rated = run.rating && why(`A user rated this run as ${run.rating}`, reason);
   const { grade, answer } = run;
   if (answer !== null && answer !== undefined)
-    return html`${answerOf(run)}
+    return html`${run.answer_html && html`<h2 class="unseen">Answer</h2>`}${answerOf(run)}
       ${run.status === "stopped" && why("Answered early: ", shown(run.reason || ""))}
       ${grade?.why && why("The comparison graded this run as ", shown(`${grade.mark}: ${grade.why}`))}
       ${rated}`;
-  if (run.status === "running") return null;
+  if (["running", "waiting"].includes(run.status)) return null; // a step shows what it waits for
   const cause = run.reason && long([run.reason, 0], { className: "prose", label: "reason" });
   return html`${rated}${cause && html`<div class="why">${cause}</div>`}${run.hint && why(shown(run.hint))}`;
 };

@@ -35,8 +35,10 @@ const question = (run) => {
   return [asked, run.parent && html`<span class="quiet"> fork at ${run.fork_at}</span>`];
 };
 const tagLinks = (run, wanted) =>
-  run.tags.map((tag) => html`<a href=${addressOf({ ...wanted, tag })} title="Only runs with the tag ${flat(tag)}">
-    <bdi>${shown(flat(tag, 60))}</bdi></a>`);
+  run.tags.map((tag) => {
+    const title = `Only runs with the tag ${flat(tag)}`;
+    return html`<a href=${addressOf({ ...wanted, tag })} title=${title}><bdi>${shown(flat(tag, 60))}</bdi></a>`;
+  });
 // The columns: head, class, content, what sorts by it, and its unit. A column of words is hidden while no run has one.
 const COLUMNS = [
   ["Status", "status", (run) => chip(run, true)],
