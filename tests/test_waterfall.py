@@ -47,6 +47,8 @@ def test_parts_lie_within_what_they_are_a_part_of_and_child_runs_within_their_ca
     one, *_ = labels["weather"]
     (packer,) = labels["packer"]
     assert one["step"] == packer["step"] == 1 and packer["at"] < one["end"]  # at the same time
+    (wait,), (send,) = labels["waits for the user: approval"], labels["send"]
+    assert wait["end"] <= send["at"] and rows.index(wait) < rows.index(send)  # a call begins after its approval
     assert sum(row.get("tokens", 0) for row in rows if row["kind"] == "model") == done.tree.usage.tokens
     assert len({row["wire"] for row in rows if row["kind"] == "model" and row["run"] == done.id}) == 4
 
