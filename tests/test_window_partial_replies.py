@@ -119,7 +119,7 @@ async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path,
     journal = Journal.at(tmp_path / "journal.db")
     texts = LiveTexts(journal.store)
     active = ActiveRun(texts, "plait", "", None)
-    active.perform(partial(agent.arun, "?"))
+    active.task = asyncio.ensure_future(active.perform(partial(agent.arun, "?")))
     await active.begun()
     stream = follow_run(journal, active.run, None, writing=texts.watch(active.run) if here else NOBODY)
     told: list[Any] = []
