@@ -88,6 +88,7 @@ class KeptChange(Struct, frozen=True):
     owner: str = ""
     by: str = ""
     is_cancelled: bool = False
+    title: str = ""
 
     @property
     def tag(self) -> str:
@@ -112,10 +113,47 @@ def changed_agent(manager: RunManager, head: RunHead, change: ForkChanges, calle
     return change_agent(manager.agent_for(head), given, limits)
 
 
+def kept_limits(change: ForkChanges) -> list[str]:
+    """Return the limits that a change does not name. Those of the server may differ from the recorded ones."""
+    return [f"limits.{name}" for name in LIMITS if getattr(change.limits, name) is UNSET]
+
+
 def _key_of_agent(head: RunHead) -> bytes:
     """Return what is equal for runs of equal agents."""
     settings = {name: value for name, value in head.settings.items() if name != "now"}
     return codec.encode([head.loop, head.models, head.sources, settings, head.agent, agent_name(head)])
+
+
+def values_of(head: RunHead) -> dict[str, str]:
+    """Return what a run's agent has of all that a fork can change, as texts by words for users."""
+    models = {f"model of {phase}" if phase else "model": str(each["spec"]) for phase, each in head.models.items()}
+    options = {f"option {name}": str(value) for name, value in head.loop["options"].items()}
+    limits = {f"limit {name}": str(value) for name, value in head.settings.get("limits", {}).items()}
+    text = {"instructions": head.settings.get("instructions", ""), "loop": head.loop["name"]}
+    return {**models, **text, **options, **limits}
+
+
+def list_changes(manager: RunManager, head: RunHead, change: ForkChanges) -> list[tuple[str, str, str]]:
+    """Return what a change changes in the agent of a run: words for it, the value before, and the one after."""
+    before, prompts = values_of(head), manager.agent_for(head)._with_loop_of(head)._parts.prompts.list_templates()
+    given = {f"model of {phase}": model for phase, model in change.models.items()}
+    given |= {f"option {name}": str(value) for name, value in change.options.items()}
+    limits = to_builtins(change.limits)
+    given |= {f"limit {name}": "none" if value is None else f"{value:g}" for name, value in limits.items()}
+    given |= {name: value for name in ("model", "loop") if (value := getattr(change, name))}
+    given |= {"instructions": change.instructions} if change.instructions is not None else {}
+    found = [(name, before.get(name, ""), value) for name, value in given.items() if before.get(name) != value]
+    return [*found, *((f"prompt {name}", prompts.get(name, ""), text) for name, text in change.prompts.items())]
+
+
+def name_changes(changes: Iterable[tuple[str, str, str]]) -> str:
+    """Return changes in a few words, such as "house:large → house:small, instructions"."""
+    words = []
+    for name, before, after in changes:
+        arrow = f"{before or 'none'} → {after}"
+        is_text = name == "instructions" or name.startswith("prompt ")
+        words.append(name if is_text or len(arrow) > 80 else arrow if name == "model" else f"{name} {arrow}")
+    return ", ".join(words)
 
 
 def find_most(manager: RunManager, head: RunHead, caller: Caller, name: str) -> float | None:
@@ -204,7 +242,8 @@ class ChangeRunner:
         for head in _list_agents(rows):
             changed_agent(self._manager, head, change, caller)
         name, runs = f"change-{new_run_id()}", [row.head.run for row in rows]
-        await self._go_on(KeptChange(name, change, runs, time.time(), caller.owner, caller.name))
+        title = name_changes(list_changes(self._manager, rows[0].head, change))
+        await self._go_on(KeptChange(name, change, runs, time.time(), caller.owner, caller.name, title=title))
         return name
 
     async def find(self, name: str, caller: Caller) -> KeptChange:
@@ -275,7 +314,7 @@ class ChangeRunner:
                     agent = agents[key] = agents.get(key) or changed_agent(manager, head, kept.change, Caller())
                     tags = [each for each in head.tags if not each.startswith("change:")]
                     about: dict[str, Any] = {**manager.annotate_fork(head, Caller(kept.owner, name=kept.by))}
-                    about |= {"tags": [*tags[:31], kept.tag], "run_id": fork}
+                    about |= {"tags": [*tags[:31], kept.tag], "run_id": fork, "unchanged": kept_limits(kept.change)}
                     active = await manager.fork_with(agent, head, 1, **about)
                 elif done.status in ("interrupted", "cancelled"):
                     active = await manager.resume(done.head.run)
