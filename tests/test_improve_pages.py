@@ -98,11 +98,11 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         assert "Run a change over 3 runs" in await page.text("h1")
         await page.evaluate("document.querySelector('#fork-instructions').value = 'Think twice.'")
         await is_fine(page, "change-new")
-        await page.click("#sure")
+        assert (await page.text(".change .main-act")).startswith("Run 3 forks, ")
         await page.click(".change .main-act")
         await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
-        await page.wait_for("document.body.innerText.includes('Too few to tell')")
-        assert await page.text("h1") == "Change of instructions"
+        await page.wait_for("document.body.innerText.includes('1 got worse, 0 better; too few to be sure.')")
+        assert await page.text("h1") == "instructions"
         text = await page.text("main")
         assert (
             "100 % before, 67 % after" in text and text.count("same") == 2 and "worse" in await page.text(".is-worse")
