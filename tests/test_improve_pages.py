@@ -113,6 +113,48 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         await page.close()
 
 
+async def test_answers_of_a_change_are_judged_on_its_page_and_kept_as_tests(
+    browser: Browser, journal: Path, tmp_path: Path
+) -> None:
+    def reply(think: Think) -> str:
+        asked = " ".join(each.content for each in think.messages)
+        return f"Thought: x\nFinal Answer: The capital is {'Sydney' if 'Think twice' in asked else 'Canberra'}."
+
+    agent = react(journal, tools=(add,), name="capitals", model=plait.Scripted(reply))
+    runs = [agent.run(f"Question {n}? What is the capital of Australia?").id for n in (1, 2, 3)]
+    with serving(agent, datasets=str(tmp_path / "sets")) as server:
+        server.ask("POST", f"/api/runs/{runs[1]}/rating", {"good": False})
+        body = {"change": {"instructions": "Think twice."}, "runs": runs}
+        name = server.ask("POST", "/api/changes", body)[2]["name"]
+        page = await opened(browser, server, f"changes/{name}")
+        await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
+        text = await page.text("main")
+        assert "3 of 3 answered, 0 judged." in text and "Success" not in text
+        assert text.count("different answer, not judged") == 2 and "was bad, not judged yet" in text
+        assert await page.text(".pairs tr del") == "Canberra" and await page.text(".pairs tr ins") == "Sydney"
+        assert "The agent capitals itself is unchanged" in text.replace("the agent", "The agent")
+        await page.click(".pairs tbody tr:first-child td[data-side='Before'] .rate.good")
+        await page.wait_for("document.querySelector('.chip')?.innerText.includes('rated good')")
+        await page.click(".pairs tbody tr:first-child td[data-side='After'] .rate.bad")
+        await page.wait_for("document.body.innerText.includes('1 got worse, 0 better; too few to be sure.')")
+        await page.click(".run-head .buttons button:last-child")
+        await page.wait_for_selector("dialog[open] #task-grader")
+        await page.evaluate("document.querySelector('#task-grader').value = 'has'")
+        assert await window_axe.found(page, "minor") == []
+        await page.click("dialog[open] .main-act")
+        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has the questions now')")
+        await page.press("Enter")
+        await page.click(".pairs tbody tr:nth-child(2) .sign button")
+        await page.wait_for_selector("dialog[open] #task-answer")
+        assert await page.evaluate("document.querySelector('#task-answer').value") == ""  # it was rated bad
+        assert await page.evaluate("document.querySelector('#task-grader').value") == "has"
+        await page.evaluate("document.querySelector('dialog[open]').close()")
+        (task,) = server.ask("GET", "/api/datasets/tests")[2]["tasks"]
+        assert (task["answer"], task["grader"]) == ("The capital is Canberra.", "has")
+        await is_fine(page, "judged")
+        await page.close()
+
+
 async def test_runs_are_reviewed_by_keys_and_kept_in_a_data_set(
     browser: Browser, journal: Path, tmp_path: Path
 ) -> None:

@@ -140,11 +140,10 @@ class ImproveApi:
         return json_response({"run": active.run}, 201)
 
     async def differences(self, request: Request) -> Response:
-        """Return what differs in the answers and instructions of the runs `a` and `b`, and in the requests of a `step`:
+        """Return what differs in the answers and agents of the runs `a` and `b`, and in the requests of a `step`:
         texts with marks, as those of the wire."""
         query, caller = request.query_params, request.state.caller
         rows = [await self._find_shown(query.get(name, ""), caller) for name in ("a", "b")]
-        instructions = [row.head.settings.get("instructions", "") for row in rows]
         answers = [format_answer((row.outcome or {}).get("answer")) for row in rows]
         requests = []
         if "step" in query:
@@ -156,13 +155,13 @@ class ImproveApi:
                 )
             for (_, old), (phase, new) in zip(*of, strict=False):
                 requests.append({"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)})
-        found: dict[str, Any] = {"instructions": mark_texts(*instructions), "answer": mark_texts(*answers)}
+        found: dict[str, Any] = {"answer": mark_texts(*answers)}
         before, after = (values_of(row.head) for row in rows)
         changed = rows[1].head.settings.get("changed", [])
         found["changes"] = [
-            (name, before.get(name, ""), after.get(name, ""))
+            (name, old, new, mark_texts(old, new))
             for name in {**before, **after}
-            if before.get(name) != after.get(name)
+            if (old := before.get(name, "")) != (new := after.get(name, ""))
             and (not name.startswith("limit ") or name.replace("limit ", "limits.") in changed)
         ]
         found["change"] = next((each[7:] for each in rows[1].head.tags if each.startswith("change:")), "")

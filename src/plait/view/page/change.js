@@ -157,7 +157,7 @@ export const newChangePage = async (place, source, { run = [], like = "", ...fil
     location.hash = `#/changes/${encodeURIComponent(got.name)}`;
   };
   place.replaceChildren(html`<header><h1 tabindex="-1">Run a change over ${many(found.runs.length, "run")}</h1></header>
-    <p class="quiet">Each run is made again from step 1 with what you change here, at most ${found.most} at once.${left}
+    <p class="quiet">Each run is made again from step 1 with what you change here; ${found.most} runs at most.${left}
       The cost is the recorded cost of these runs. The fields show what the first run has.</p>
     <form class="change" aria-label="The change" onsubmit=${submitting(begin)}>
       ${agent.nodes}${warning({ ...now, effects: found.effects })}
