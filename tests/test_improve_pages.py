@@ -64,7 +64,9 @@ async def test_a_result_is_edited_and_the_fork_is_seen_beside_the_original(brows
         await page.wait_for("location.hash.startsWith('#/sides/')")
         await page.wait_for("!!document.querySelector('.took-table')")
         head = await page.text(".run-head")
-        assert "Changed: instructions, " in head and "the result of call 1.0" in head, head
+        assert "Changed: the result of call 1.0" in head and "instructions:" in head, head
+        assert "This was a trial: the agent plait itself is unchanged." in head
+        assert await page.text(".run-head pre del") == "kind" and await page.text(".run-head pre ins") == "brief"
         assert "edited by the user of this fork" in await page.text(".side:last-child")
         await page.click(".side:last-child .step[data-step='2'] button.act")
         await page.wait_for_selector("dialog[open] ins")
@@ -109,7 +111,12 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         )
         await is_fine(page, "change")
         await page.click(".is-worse a")
-        await page.wait_for("document.body.innerText.includes('They first differ')")
+        await page.wait_for("document.body.innerText.includes('This change / side by side')")
+        assert "They first differ" in await page.text("main") and "pair" in await page.text(".crumbs")
+        await is_fine(page, "pair")
+        await page.click(".first .buttons > a")
+        await page.wait_for("document.querySelector('h1')?.innerText === 'Run a change over 3 runs'")
+        assert await page.evaluate("document.querySelector('#fork-instructions').value") == "Think twice."
         await page.close()
 
 
