@@ -20,18 +20,7 @@ from plait.journal.run_query import RunQuery, make_query
 from plait.journal.store import read_timeline
 from plait.lab.dataset_files import GRADERS, DataSets, GraderWord
 from plait.server.auth import ANY, CHANGE, VIEW, Caller
-from plait.server.changes import (
-    MOST_RUNS,
-    OVER,
-    ChangeBody,
-    ChangeRunner,
-    ForkBody,
-    changed_agent,
-    describe_changeable,
-    kept_limits,
-    list_changes,
-    values_of,
-)
+from plait.server.changes import MOST_RUNS, OVER, ChangeBody, ChangeRunner, ForkBody, changed_agent, describe_changeable
 from plait.server.errors import RequestRejected, json_response, missing_role
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
@@ -133,7 +122,7 @@ class ImproveApi:
         more: dict[str, Any] = {
             "question": given.question,
             "results": given.results,
-            "unchanged": kept_limits(given),
+            "unchanged": given.kept_limits,
             **about,
         }
         active = await self._manager.fork_with(agent, head, given.at, **more)
@@ -156,14 +145,8 @@ class ImproveApi:
             for (_, old), (phase, new) in zip(*of, strict=False):
                 requests.append({"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)})
         found: dict[str, Any] = {"answer": mark_texts(*answers)}
-        before, after = (values_of(row.head) for row in rows)
-        changed = rows[1].head.settings.get("changed", [])
-        found["changes"] = [
-            (name, old, new, mark_texts(old, new))
-            for name in {**before, **after}
-            if (old := before.get(name, "")) != (new := after.get(name, ""))
-            and (not name.startswith("limit ") or name.replace("limit ", "limits.") in changed)
-        ]
+        changes = self._runner.list_differences(rows[0].head, rows[1].head)
+        found["changes"] = [(*each, mark_texts(*each[1:])) for each in changes]
         found["change"] = next((each[7:] for each in rows[1].head.tags if each.startswith("change:")), "")
         return json_response({**found, "requests": requests})
 
@@ -196,9 +179,8 @@ class ImproveApi:
 
     async def changes(self, request: Request) -> Response:
         """Return the changes that were run over runs, the newest first."""
-        found = await self._runner.list(request.state.caller)
-        listed = [{"name": each.name, "started": each.started, "by": each.by, "runs": len(each.runs), "title": each.title} for each in found]
-        return json_response(listed)
+        found, names = await self._runner.list(request.state.caller), ("name", "title", "started", "by")
+        return json_response([{n: getattr(each, n) for n in names} | {"runs": len(each.runs)} for each in found])
 
     async def change(self, request: Request) -> Response:
         """Return how far a change is, and what it made better and worse."""
@@ -227,7 +209,7 @@ class ImproveApi:
                 row["used"] = {name: pair.measure(name) for name in ("tokens", "cost")}
             rows.append(row)
         about = {name: getattr(kept, name) for name in ("name", "started", "by", "is_cancelled", "title")}
-        changed = list_changes(self._manager, first, kept.change) if first is not None else []
+        changed = self._runner.list_changes(first, kept.change) if first is not None else []
         about["changes"] = [(*each, mark_texts(*each[1:])) for each in changed]
         summary = compare_pairs(pairs) if pairs else None
         return json_response({**about, "is_active": is_active, "rows": rows, "summary": summary})

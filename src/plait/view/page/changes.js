@@ -9,12 +9,8 @@ import { rateControls } from "./rate.js";
 import { marked } from "./wire.js";
 
 const SIGNS = {
-  better: ["▲", "better"],
-  worse: ["▼", "worse"],
-  same: ["=", "same"],
-  bad: ["", "was bad, not judged yet"],
-  half: ["", "judge the old answer too"],
-  different: ["≠", "different answer, not judged"],
+  better: ["▲", "better"], worse: ["▼", "worse"], same: ["=", "same"], bad: ["", "was bad, not judged yet"],
+  half: ["", "judge the old answer too"], different: ["≠", "different answer, not judged"],
   alike: ["", "same answer, not judged"],
 };
 const NAMES = { tokens: "Tokens", cost: "USD", seconds: "Time", steps: "Steps" };

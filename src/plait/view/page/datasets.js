@@ -5,12 +5,9 @@ import { html } from "./html.js";
 import { closeButtons, improveTabs, listPage, openDialog } from "./improve.js";
 
 const GRADERS = {
-  exact: "exactly equal, apart from case and punctuation",
-  number: "the same number",
-  f1: "mostly the same words",
-  yesno: "the same yes or no",
-  has: "contains the words",
-  contains: "contains the text",
+  exact: "exactly equal, apart from case and punctuation", number: "ends with the same number",
+  f1: "exactly equal; the score counts shared words", yesno: "says the same, yes or no",
+  has: "contains the text or the number", contains: "contains it, in whole words",
 };
 
 // What a task needs besides its question: the set and the grader, those of the last time. `keep()` remembers them.
@@ -26,7 +23,7 @@ const taskFields = async (source) => {
   };
   const where = html`${field("Data set", set)}
     <datalist id="task-sets">${datasets.map((each) => html`<option value=${each.name}></option>`)}</datalist>`;
-  return { set, grader, keep, where, how: field("An answer is right if it is, compared with the expected one,", grader) };
+  return { set, grader, keep, where, how: field("When an answer is right, compared with the expected one", grader) };
 };
 
 const done = (form, name, words) => {
