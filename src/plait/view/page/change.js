@@ -73,9 +73,18 @@ const agentParts = (about, now) => {
       limits: given.length ? Object.fromEntries(given) : undefined, // left out
     };
   };
-  // Writes what another run has into the fields.
+  // Writes what another run has into the fields. Its seconds may be those of the server.
   const fill = (other) => {
-    if (other.model !== now.model) model.value = other.model;
+    const isNew = other.model !== now.model;
+    const lines = (values, before) =>
+      Object.entries(values)
+        .filter(([key, value]) => `${value}` !== `${before(key)}`)
+        .map((each) => each.join("="))
+        .join("\n");
+    models.value = lines(other.models, (phase) => (isNew ? other.model : now.models[phase]));
+    options.value = other.loop === now.loop ? lines(other.options, (key) => now.options[key]) : "";
+    for (const [key, control] of limits) if (key !== "seconds") control.value = other.limits[key] ?? "";
+    if (isNew) model.value = other.model;
     if (other.loop !== now.loop) loop.value = other.loop;
     instructions.value = other.instructions;
     Object.assign(texts, other.loop === now.loop ? other.prompts : {});
@@ -148,7 +157,8 @@ export const newChangePage = async (place, source, { run = [], like = "", ...fil
     [source.about(), source.changeable(found.runs[0]), like && source.changeable(like)],
   );
   const agent = agentParts(about, now);
-  const cost = found.unpriced === found.runs.length ? "at an unknown price" : `about ${money(found.cost)} at the old price`;
+  const isPriced = found.unpriced < found.runs.length;
+  const cost = isPriced ? `about ${money(found.cost)} at the old model's price` : "at an unknown price";
   const left = found.left_out
     ? ` ${many(found.left_out, "run")} that did not end, or that are child runs, are left out.`
     : "";

@@ -94,10 +94,11 @@ const summaryOf = (found) => {
 
 export const changesPage = async (place, source, name) => {
   if (!name) {
-    const about = "A change of an agent that was run over many runs. To begin one, select runs in the list and press Run a change.";
+    const about = "A change of an agent, run over many runs. To begin one, select runs in the list and press Run a change.";
     const words = (each) => [many(each.runs, "run"), " · ", when(each.started), each.by && ` · ${flat(each.by)}`];
     const changes = await source.changes();
-    return listPage(place, "changes", about, changes.map((each) => [[each.name, flat(each.title) || each.name], ...words(each)]));
+    const entries = changes.map((each) => [[each.name, flat(each.title) || each.name], ...words(each)]);
+    return listPage(place, "changes", about, entries);
   }
   let timer = null,
     hasLeft = false,

@@ -13,6 +13,7 @@ export const comparisonsPage = async (place, source) => {
   };
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Comparisons</h1></header>
     ${found.length ? html`<ol class="runs">${found.map(row)}</ol>`
-      : html`<p class="quiet">There is none yet. Keep runs as tests in ${link("a data set", "#/datasets")}; its page says how to compare agents on it.</p>`}`);
+      : html`<p class="quiet">There is none yet. Keep runs as tests in ${link("a data set", "#/datasets")}; its page says
+          how to compare agents on it.</p>`}`);
   document.title = "Comparisons · Plait";
 };

@@ -73,14 +73,15 @@ export const addTaskDialog = async (source, run, onAdded = () => {}) => {
     onAdded();
   };
   const form = html`<form method="dialog" onsubmit=${submitting(add)}>${where}
-    ${field("Question", question)}${field("Expected answer", answer)}${how}${field("Note", note)}${closeButtons("Add")}</form>`;
+    ${field("Question", question)}${field("Expected answer", answer)}${how}${field("Note", note)}
+    ${closeButtons("Add")}</form>`;
   openDialog("small", "Add to a data set", form);
   answer.focus();
 };
 
 export const datasetsPage = async (place, source, name) => {
   if (!name) {
-    const about = `A data set has questions with expected answers. To add one, open a run and press "Add to a data set".`;
+    const about = 'Questions with expected answers. To add one, open a run and press "Add to a data set".';
     const words = (each) => `${many(each.tasks, "task")}${each.problem ? ` · ${flat(each.problem)}` : ""}`;
     const { datasets } = await source.datasets();
     return listPage(place, "datasets", about, datasets.map((each) => [[each.name], words(each)]));

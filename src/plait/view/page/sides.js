@@ -76,8 +76,8 @@ const drawTrail = async (place, source, name, run) => {
   const at = pairs.findIndex((each) => each.run === run);
   const pair = (words, each) =>
     each && html` · ${link(words, `#/sides/${[each.run, each.after.run].map(encodeURIComponent).join("/")}`)}`;
-  place.replaceChildren(html`${link("Changes", "#/changes")} / ${link("This change", `#/changes/${encodeURIComponent(name)}`)}
-    / side by side${pair("Previous pair", pairs[at - 1])}${pair("Next pair", pairs[at + 1])}`);
+  const change = link("This change", `#/changes/${encodeURIComponent(name)}`);
+  place.replaceChildren(html`${link("Changes", "#/changes")} / ${change} / side by side${pair("Previous pair", pairs[at - 1])}${pair("Next pair", pairs[at + 1])}`);
 };
 
 export const sidesPage = async (place, source, a, b) => {
