@@ -104,7 +104,7 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         await page.click(".change .main-act")
         await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
         await page.wait_for("document.body.innerText.includes('1 got worse, 0 better; too few to be sure.')")
-        assert await page.text("h1") == "instructions"
+        assert await page.text("h1") == "Change: instructions"
         text = await page.text("main")
         assert (
             "100 % before, 67 % after" in text and text.count("same") == 2 and "worse" in await page.text(".is-worse")

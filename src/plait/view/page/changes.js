@@ -131,7 +131,7 @@ export const changesPage = async (place, source, name) => {
       found.is_cancelled && "cancelled",
     ];
     place.replaceChildren(html`<header class="run-head">${improveTabs("changes")}
-        <h1 tabindex="-1">${shown(flat(found.title) || name)}</h1>
+        <h1 tabindex="-1">Change: ${shown(flat(found.title) || name)}</h1>
         <p class="quiet">${when(found.started)}${found.by && ` · ${flat(found.by)}`}</p>
         <p role="status">${states.filter(Boolean).join(", ")}</p>
         <progress max=${count} value=${ended} aria-label="Runs that are done"></progress>${acts}
