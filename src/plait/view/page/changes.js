@@ -102,6 +102,7 @@ export const changesPage = async (place, source, name) => {
   }
   let timer = null,
     hasLeft = false,
+    turns = 0,
     last = "";
   const drawn = new Map(); // the rows, each with what it shows: one that has not changed keeps what the user writes
   const drawRow = (each) => {
@@ -145,8 +146,9 @@ export const changesPage = async (place, source, name) => {
   };
   const read = async () => {
     clearTimeout(timer);
+    const mine = ++turns;
     const found = await source.change(name);
-    if (hasLeft) return;
+    if (hasLeft || mine !== turns) return; // what was asked before a rating must not be drawn after it
     if (JSON.stringify(found) !== last) draw(found);
     last = JSON.stringify(found);
     if (found.is_active || found.rows.some((each) => ["running", "waiting"].includes(each.after?.status)))
