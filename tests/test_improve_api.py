@@ -8,6 +8,7 @@ import re
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_a_change_is_run_over_runs_and_judged_in_pairs(place: str, folder: Path)
         for n in (1, 2, 3):
             task = {"question": f"Question {n}?", "answer": str(n), "grader": "number"}
             assert server.ask("POST", "/api/datasets/numbers", task)[0] == 201
-        _, _, selected = server.ask("POST", "/api/changes/estimate", {"filters": {"user": "ada"}})
+        _, _, selected = server.ask("POST", "/api/changes/estimate?user=ada", {})
         assert sorted(selected["runs"]) == sorted(runs) and selected["unpriced"] in (0, 3)
         body = {"change": {"instructions": "Think twice."}, "runs": runs}
         status, _, begun = server.ask("POST", "/api/changes", body)
@@ -149,9 +150,11 @@ def test_a_change_is_run_over_runs_and_judged_in_pairs(place: str, folder: Path)
         assert [each["status"] for each in forks] == ["answered"] * 3
         assert all(f"change:{begun['name']}" in each["tags"] and each["user"] == "ada" for each in forks)
         summary = found["summary"]
-        assert (summary["pairs"], summary["graded"], summary["before"]) == (3, 3, 1.0)
+        assert (summary["pairs"], summary["judged"], summary["before"]) == (3, 3, 1.0)
         assert sorted(each["sign"] for each in found["rows"]) == ["same", "same", "worse"] and summary["worse"] == 1
-        assert "Too few to tell" in summary["word"] and summary["sums"]["tokens"]["pairs"] == 3
+        assert (
+            summary["word"] == "1 got worse, 0 better; too few to be sure." and summary["sums"]["tokens"]["pairs"] == 3
+        )
         assert [each["name"] for each in server.ask("GET", "/api/changes")[2]] == [begun["name"]]
         count = len(Journal.at(journal).runs())
         server.ask("POST", f"/api/changes/{begun['name']}/resume", {})  # nothing is missing
@@ -163,6 +166,67 @@ def test_a_change_is_run_over_runs_and_judged_in_pairs(place: str, folder: Path)
             {"change": {}, "runs": []},
         ):
             assert server.ask("POST", "/api/changes", bad)[0] == 400
+
+
+def test_answers_that_nobody_judged_are_no_success_and_never_the_same(journal: Path) -> None:
+    def reply(think: Think) -> str:
+        asked = " ".join(each.content for each in think.messages)
+        n = re.findall(r"Question (\d)", asked)[-1]
+        return f"Thought: x\nFinal Answer: {'Sydney' if n != '2' and 'Think twice' in asked else 'Canberra'}"
+
+    agent = react(journal, tools=(add,), name="plait", model=plait.Scripted(reply))
+    runs = [agent.run(f"Question {n}?").id for n in (1, 2, 3)]
+    with serving(agent) as server:
+        server.ask("POST", f"/api/runs/{runs[2]}/rating", {"good": False})
+        body = {"change": {"instructions": "Think twice."}, "runs": runs}
+        name = server.ask("POST", "/api/changes", body)[2]["name"]
+        found = until_over(server, name)
+        assert [each["sign"] for each in found["rows"]] == ["different", "alike", "bad"]
+        assert found["rows"][0]["difference"][:2] == ["Sydney", "Canberra"]
+        summary = found["summary"]
+        assert (summary["pairs"], summary["answered"], summary["judged"], summary["before"]) == (3, 3, 0, None)
+        for row, good in zip(found["rows"], (False, None, True), strict=True):
+            server.ask("POST", f"/api/runs/{row['after']['run']}/rating", {"good": good})
+        server.ask("POST", f"/api/runs/{runs[0]}/rating", {"good": True})
+        found = server.ask("GET", f"/api/changes/{name}")[2]
+        assert [each["sign"] for each in found["rows"]] == ["worse", "alike", "better"]
+        summary = found["summary"]
+        assert (summary["judged"], summary["before"], summary["after"]) == (2, 0.5, 0.5)
+        assert summary["word"] == "1 got worse, 1 better; too few to be sure."
+
+
+def test_the_list_s_filters_select_the_runs_of_a_change(journal: Path) -> None:
+    agent = react(journal, ["Thought: x\nFinal Answer: 1"] * 2, tools=(add,), name="plait")
+    run = agent.run("Question 1?", user="ada", tags=["eu", "new"]).id
+    agent.run("Question 2?", user="bob")
+    with serving(agent) as server:
+        server.ask("POST", f"/api/runs/{run}/rating", {"good": True})
+        model = server.ask("GET", f"/api/runs/{run}")[2]["run"]["models"][0]
+        given = {"tag": "eu", "user": "ada", "status": "answered", "loop": "react", "agent": "plait", "rated": "good"}
+        given |= {"model": model, "since": "2000-01-01", "until": "2999-01-01", "sort": "-cost", "limit": "1"}
+        given |= {"words": "Question", "min_cost": "0", "max_cost": "9"}
+        for name, value in given.items():
+            wanted = server.ask("GET", f"/api/runs?{urlencode({name: value})}")
+            status, _, body = server.ask("POST", f"/api/changes/estimate?{urlencode({name: value})}", {})
+            assert status == wanted[0] == 200, (name, body)
+        assert server.ask("POST", "/api/changes/estimate?tag=eu&tag=new", {})[2]["runs"] == [run]
+        assert server.ask("POST", "/api/changes/estimate?tag=other", {})[2]["runs"] == []
+
+
+def test_a_fork_has_its_agent_s_name_says_who_made_it_and_records_only_what_the_user_changed(journal: Path) -> None:
+    program = make_agent("tool_calling", journal, name="capitals", limits=plait.Limits(seconds=None))
+    run = program.run("What is 2 + 3?", metadata={"ticket": 7}).id
+    with serving(program.using(), users=USERS, roles={"*": ["view", "change"]}) as server:
+        body = {"at": 1, "instructions": "Be brief."}
+        status, _, begun = server.ask("POST", f"/api/runs/{run}/fork", body, token=ALICE)
+        assert status == 201, begun
+        while server.ask("GET", f"/api/runs/{begun['run']}", token=ALICE)[2]["run"]["status"] == "running":
+            time.sleep(0.02)
+        fork = server.ask("GET", f"/api/runs/{begun['run']}", token=ALICE)[2]["run"]
+        assert fork["agent"] == "capitals" and fork["metadata"] == {"ticket": 7, "forked_by": "alice"}
+        assert fork["settings"]["changed"] == ["instructions"]
+        listed = server.ask("GET", "/api/runs?agent=capitals", token=ALICE)[2]["runs"]
+        assert {each["run"] for each in listed} == {run, fork["run"]}
 
 
 def test_a_change_goes_on_at_another_server_where_it_was_left(journal: Path) -> None:
@@ -283,7 +347,7 @@ def test_users_change_only_what_their_roles_allow(journal: Path, folder: Path) -
             assert server.ask("GET", path, token=ALICE)[0] == 403  # she may only use agents
         assert server.ask("POST", f"/api/runs/{other}/rating", {"good": True}, token=ALICE)[2]["by"] == "alice"
         assert server.ask("GET", "/api/review", token=BOB)[2]["runs"] == [own]
-        assert server.ask("POST", "/api/changes/estimate", {"filters": {"user": "alice"}}, token=BOB)[2]["runs"] == []
+        assert server.ask("POST", "/api/changes/estimate?user=alice", {}, token=BOB)[2]["runs"] == []
         status, _, body = server.ask("POST", f"/api/runs/{own}/fork", {"at": 1, "limits": {"steps": 6}}, token=BOB)
         assert status == 400 and "'steps' can be at most 5" in body["error"]["message"]
         change = {"change": {"limits": {"steps": None}}, "runs": [own]}

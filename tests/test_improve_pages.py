@@ -64,7 +64,9 @@ async def test_a_result_is_edited_and_the_fork_is_seen_beside_the_original(brows
         await page.wait_for("location.hash.startsWith('#/sides/')")
         await page.wait_for("!!document.querySelector('.took-table')")
         head = await page.text(".run-head")
-        assert "Changed: instructions, " in head and "the result of call 1.0" in head, head
+        assert "Changed: the result of call 1.0" in head and "instructions:" in head, head
+        assert "This was a trial: the agent plait itself is unchanged." in head
+        assert await page.text(".run-head pre del") == "kind" and await page.text(".run-head pre ins") == "brief"
         assert "edited by the user of this fork" in await page.text(".side:last-child")
         await page.click(".side:last-child .step[data-step='2'] button.act")
         await page.wait_for_selector("dialog[open] ins")
@@ -98,18 +100,65 @@ async def test_a_change_is_run_over_runs_and_its_page_says_what_got_worse(
         assert "Run a change over 3 runs" in await page.text("h1")
         await page.evaluate("document.querySelector('#fork-instructions').value = 'Think twice.'")
         await is_fine(page, "change-new")
-        await page.click("#sure")
+        assert (await page.text(".change .main-act")).startswith("Run 3 forks, ")
         await page.click(".change .main-act")
         await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
-        await page.wait_for("document.body.innerText.includes('Too few to tell')")
-        assert await page.text("h1") == "Change of instructions"
+        await page.wait_for("document.body.innerText.includes('1 got worse, 0 better; too few to be sure.')")
+        assert await page.text("h1") == "Change: instructions"
         text = await page.text("main")
         assert (
             "100 % before, 67 % after" in text and text.count("same") == 2 and "worse" in await page.text(".is-worse")
         )
         await is_fine(page, "change")
         await page.click(".is-worse a")
-        await page.wait_for("document.body.innerText.includes('They first differ')")
+        await page.wait_for("document.body.innerText.includes('This change / side by side')")
+        assert "They first differ" in await page.text("main") and "pair" in await page.text(".crumbs")
+        await is_fine(page, "pair")
+        await page.click(".first .buttons > a")
+        await page.wait_for("document.querySelector('h1')?.innerText === 'Run a change over 3 runs'")
+        assert await page.evaluate("document.querySelector('#fork-instructions').value") == "Think twice."
+        await page.close()
+
+
+async def test_answers_of_a_change_are_judged_on_its_page_and_kept_as_tests(
+    browser: Browser, journal: Path, tmp_path: Path
+) -> None:
+    def reply(think: Think) -> str:
+        asked = " ".join(each.content for each in think.messages)
+        return f"Thought: x\nFinal Answer: The capital is {'Sydney' if 'Think twice' in asked else 'Canberra'}."
+
+    agent = react(journal, tools=(add,), name="capitals", model=plait.Scripted(reply))
+    runs = [agent.run(f"Question {n}? What is the capital of Australia?").id for n in (1, 2, 3)]
+    with serving(agent, datasets=str(tmp_path / "sets")) as server:
+        server.ask("POST", f"/api/runs/{runs[1]}/rating", {"good": False})
+        body = {"change": {"instructions": "Think twice."}, "runs": runs}
+        name = server.ask("POST", "/api/changes", body)[2]["name"]
+        page = await opened(browser, server, f"changes/{name}")
+        await page.wait_for("document.body.innerText.includes('3 of 3 runs done')")
+        text = await page.text("main")
+        assert "3 of 3 answered, 0 judged." in text and "Success" not in text
+        assert text.count("different answer, not judged") == 2 and "was bad, not judged yet" in text
+        assert await page.text(".pairs tr del") == "Canberra" and await page.text(".pairs tr ins") == "Sydney"
+        assert "The agent capitals itself is unchanged" in text.replace("the agent", "The agent")
+        await page.click(".pairs tbody tr:first-child td[data-side='Before'] .rate.good")
+        await page.wait_for("document.querySelector('.chip')?.innerText.includes('rated good')")
+        await page.click(".pairs tbody tr:first-child td[data-side='After'] .rate.bad")
+        await page.wait_for("document.body.innerText.includes('1 got worse, 0 better; too few to be sure.')")
+        await page.click(".run-head .buttons button:last-child")
+        await page.wait_for_selector("dialog[open] #task-grader")
+        await page.evaluate("document.querySelector('#task-grader').value = 'has'")
+        assert await window_axe.found(page, "minor") == []
+        await page.click("dialog[open] .main-act")
+        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has the questions now')")
+        await page.press("Enter")
+        await page.click(".pairs tbody tr:nth-child(2) .sign button")
+        await page.wait_for_selector("dialog[open] #task-answer")
+        assert await page.evaluate("document.querySelector('#task-answer').value") == ""  # it was rated bad
+        assert await page.evaluate("document.querySelector('#task-grader').value") == "has"
+        await page.evaluate("document.querySelector('dialog[open]').close()")
+        (task,) = server.ask("GET", "/api/datasets/tests")[2]["tasks"]
+        assert (task["answer"], task["grader"]) == ("The capital is Canberra.", "has")
+        await is_fine(page, "judged")
         await page.close()
 
 

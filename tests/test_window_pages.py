@@ -433,6 +433,7 @@ async def test_a_fork_may_have_other_models_for_single_phases(browser: Browser, 
         page = await opened(browser, server, f"runs/{run}")
         await page.click(".step .step-acts button")
         await page.wait_for_selector("dialog[open] #fork-models")
+        await page.click("dialog[open] details:has(#fork-models) > summary")
         await page.type("nonsense", "#fork-models")
         await page.click("dialog[open] .main-act")
         await page.wait_for_selector("dialog[open] .problem")
@@ -499,7 +500,7 @@ async def test_two_runs_are_chosen_and_their_first_difference_is_marked(browser:
         await page.click("tr.run:nth-child(2) .pick input")
         await page.click(".selection a")
         await page.wait_for_selector(".sides .differs")
-        assert "in step 2, what the model said" in await page.text(".first")
+        assert "in step 2, what the model said" in await page.text("[aria-label='First difference']")
         assert await page.count(".differs") == 2
         assert await page.evaluate("[...document.querySelectorAll('.alike')].map((each) => each.dataset.step)") == [
             "1",

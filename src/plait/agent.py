@@ -6,7 +6,7 @@ One agent can run any number of tasks at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -443,6 +443,23 @@ class Agent(AgentPlans[DepsT, OutputT]):
         **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
         """Start a new run from a step of another one. See `fork`."""
+        more: dict[str, Any] = {"question": question, "results": results, "deps": deps}
+        return await self._afork(run, at, on_event=on_event, on_wait=on_wait, **more, **about)
+
+    async def _afork(
+        self,
+        run: str | Run[Any],
+        at: int,
+        *,
+        question: str | None = None,
+        results: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_wait: OnWait | None = None,
+        unchanged: Container[str] = (),
+        **about: Unpack[RunAnnotations],
+    ) -> Run[OutputT]:
+        """Fork a run. What is `unchanged` is not recorded as a change: a server caps limits that users did not set."""
         check_call(on_event)
         annotations = check_annotations(**about)
         if not isinstance(at, int):
@@ -453,7 +470,8 @@ class Agent(AgentPlans[DepsT, OutputT]):
         async with open_deps(agent.make_deps, deps) as deps:
             given = (row.head, at, has_code, on_wait, deps, store, question)
             run_spec, head = await agent._runs.prepare_fork(*given)
-            changed = describe_changes(row.head, head, results or {})
+            changes = describe_changes(row.head, head, results or {})
+            changed = [each for each in changes if each not in unchanged]
             settings = {**head.settings, "changed": changed} if changed else head.settings
             head = msgspec.structs.replace(head, settings=settings, **annotations)
             run_spec, log = await runs.fork(run_spec, head, rows, at, store, results or {})

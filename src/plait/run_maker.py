@@ -193,6 +193,7 @@ class RunMaker:
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(question, run_spec, conversation)
         kept = {name: getattr(parent, name) for name in ("attachments", "user", "tags", "metadata")}
+        kept["agent"] = head.agent or parent.agent
         return run_spec, msgspec.structs.replace(head, parent=parent.run, fork_at=at, **kept)
 
     async def _check_recorded(self, head: RunHead, has_code: bool, deps: Any) -> str | Sandbox:

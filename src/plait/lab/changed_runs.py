@@ -31,18 +31,18 @@ class RunPair(Struct, frozen=True):
     grades: tuple[Grade | None, Grade | None]
 
     @property
-    def successes(self) -> tuple[bool, bool]:
-        """Whether each is a success: by the grades if both have one, else by the outcome (answered or not)."""
-        first, second = self.grades
-        if first is None or second is None:
-            return self.before.status == "answered", self.after.status == "answered"
-        return first.success, second.success
-
-    @property
     def sign(self) -> str:
-        """Return whether the fork came out "better", "worse" or the "same"."""
-        was, now = self.successes
-        return "same" if was == now else "better" if now else "worse"
+        """Return how the fork came out: "better", "worse" or the "same" if both are judged; "bad" if only the run is,
+        and is no success; "half" if only the fork is; else "different" or "alike" by their answers."""
+        was, now = self.grades
+        if was is not None and now is not None:
+            return "same" if was.success == now.success else "better" if now.success else "worse"
+        if was is not None and not was.success:
+            return "bad"
+        if now is not None:
+            return "half"
+        first, second = ((row.status, (row.outcome or {}).get("answer")) for row in (self.before, self.after))
+        return "alike" if first == second else "different"
 
     def measure(self, name: str) -> tuple[float | None, float | None]:
         """Return what each used, with its child runs: its "tokens", its "cost" in USD, its "seconds" or its "steps"."""
@@ -55,7 +55,7 @@ class RunPair(Struct, frozen=True):
 
 async def judge_pair(before: RunRow, after: RunRow, expected: Mapping[str, Any] | None, store: Store) -> RunPair:
     """Grade a run and its fork: answers against the expected one (`answer`, `grader`), else by the grade of their
-    comparison, else by the user's rating."""
+    comparison, else by the user's rating. A run without an answer is no success."""
     return RunPair(before, after, (await _grade(before, expected, store), await _grade(after, expected, store)))
 
 
@@ -66,49 +66,52 @@ async def _grade(row: RunRow, expected: Mapping[str, Any] | None, store: Store) 
         return await grade(task, read_finished_run(row, store, recorded_loop(row.head)))
     if row.grade is not None:
         return Grade(bool(row.grade["success"]), float(row.grade["score"]), str(row.grade["mark"]))
-    return Grade(row.rating == "good", float(row.rating == "good"), row.rating) if row.rating else None
+    if row.rating:
+        return Grade(row.rating == "good", float(row.rating == "good"), row.rating)
+    return None if row.status == "answered" else Grade(False, 0.0, row.status)
 
 
 def compare_pairs(pairs: Sequence[RunPair]) -> dict[str, Any]:
-    """Return what a change did to runs: shares of success, and sums before and after with their ratio and its interval.
-    Runs with the same question are repeats of one task."""
-    tasks = tuple(SuiteTask(id=str(n), question=pair.before.head.question) for n, pair in enumerate(pairs))
+    """Return what a change did to runs: shares of success of the pairs that are judged, None without any, and sums
+    before and after of all pairs with their ratio and its interval. Runs with the same question are repeats of one
+    task."""
+    judged = [(each, was, now) for each in pairs for was, now in (each.grades,) if was is not None and now is not None]
+    tasks = tuple(SuiteTask(id=str(n), question=each.before.head.question) for n, (each, *_) in enumerate(judged))
     results = list[CellResult]()
-    for task, pair in zip(tasks, pairs, strict=True):
-        for side, row, success in zip((BEFORE, AFTER), (pair.before, pair.after), pair.successes, strict=True):
+    for task, (each, was, now) in zip(tasks, judged, strict=True):
+        for side, row, grade in ((BEFORE, each.before, was), (AFTER, each.after, now)):
             same: dict[str, Any] = {"cell": row.id, "run": row.id, "status": row.status, "task": task.id, "repeat": 0}
             # Only successes are compared here.
             same |= {"steps": 0, "calls": 0, "usage": Usage(), "cost_usd": None, "seconds": 0.0}
-            results.append(CellResult(variant=side.key, grade=Grade(success, float(success), ""), **same))
+            results.append(CellResult(variant=side.key, grade=grade, **same))
+    found: dict[str, Any] = {"pairs": len(pairs), "judged": len(judged)}
+    found["answered"] = sum(each.after.status == "answered" for each in pairs)
+    found["sums"] = {name: _sum(pairs, name) for name in ("tokens", "cost", "seconds", "steps")}
+    if not judged:
+        return {**found, "before": None, "after": None, "better": 0, "worse": 0, "word": ""}
     suite = Suite(word="runs", about="", tasks=tasks)
-    table = Comparison(name="", suite=suite, contenders=(AFTER, BEFORE), repeat=1, results=tuple(results))
-    (found,) = table.pairs
-    before, after = (sum(each) / len(pairs) for each in zip(*(pair.successes for pair in pairs), strict=True))
+    (pair,) = Comparison(name="", suite=suite, contenders=(AFTER, BEFORE), repeat=1, results=tuple(results)).pairs
     return {
-        "pairs": len(pairs),
-        "graded": sum(None not in pair.grades for pair in pairs),
-        "questions": found.tasks,
-        "before": before,
-        "after": after,
-        "better": found.wins_a,
-        "worse": found.wins_b,
-        "p": found.p,
-        "word": _say(found),
-        "sums": {name: _sum(pairs, name) for name in ("tokens", "cost", "seconds", "steps")},
+        **found,
+        "before": sum(was.success for _, was, _ in judged) / len(judged),
+        "after": sum(now.success for *_, now in judged) / len(judged),
+        "better": pair.wins_a,
+        "worse": pair.wins_b,
+        "word": _say(pair),
     }
 
 
 def _say(found: Pair) -> str:
-    counts = f"{found.wins_a} questions better, {found.wins_b} worse."
+    counts = f"{found.wins_b} got worse, {found.wins_a} better"
     match found.word:
         case "better" | "worse":
-            return f"The change made it {found.word}: {counts}"
+            return f"The change made it {found.word}: {counts}."
         case "too few to tell":
-            return "Too few to tell: fewer than 6 questions came out otherwise, which can always be chance."
+            return f"{counts}; too few to be sure."
     seen = (
         f" A true difference of about {found.seeable:.0%} would have been seen 4 times of 5." if found.seeable else ""
     )
-    return f"No difference seen: {counts}{seen}"
+    return f"{counts}; no difference seen.{seen}"
 
 
 def _sum(pairs: Sequence[RunPair], name: str) -> dict[str, Any] | None:

@@ -62,6 +62,11 @@ class ForkChanges(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     prompts: dict[str, str] = {}
     limits: LimitChanges = LimitChanges()
 
+    @property
+    def kept_limits(self) -> list[str]:
+        """The limits that stay. Those of the server may still differ from the recorded ones: that is no change."""
+        return [f"limits.{name}" for name in LIMITS if getattr(self.limits, name) is UNSET]
+
 
 class ForkBody(ForkChanges, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A fork from the step `at`, also with another question, and other results of calls in the steps before."""
@@ -88,6 +93,7 @@ class KeptChange(Struct, frozen=True):
     owner: str = ""
     by: str = ""
     is_cancelled: bool = False
+    title: str = ""
 
     @property
     def tag(self) -> str:
@@ -116,6 +122,25 @@ def _key_of_agent(head: RunHead) -> bytes:
     """Return what is equal for runs of equal agents."""
     settings = {name: value for name, value in head.settings.items() if name != "now"}
     return codec.encode([head.loop, head.models, head.sources, settings, head.agent, agent_name(head)])
+
+
+def _values_of(head: RunHead) -> dict[str, str]:
+    """Return what a run's agent has of all that a fork can change, as texts by words for users."""
+    models = {f"model of {phase}" if phase else "model": str(each["spec"]) for phase, each in head.models.items()}
+    options = {f"option {name}": str(value) for name, value in head.loop["options"].items()}
+    limits = {f"limit {name}": str(value) for name, value in head.settings.get("limits", {}).items()}
+    text = {"instructions": head.settings.get("instructions", ""), "loop": head.loop["name"]}
+    return {**models, **text, **options, **limits}
+
+
+def name_changes(changes: Iterable[tuple[str, str, str]]) -> str:
+    """Return changes in a few words, such as "house:large → house:small, instructions"."""
+    words = []
+    for name, before, after in changes:
+        arrow = f"{before or 'none'} → {after}"
+        is_text = name == "instructions" or name.startswith("prompt ")
+        words.append(name if is_text or len(arrow) > 80 else arrow if name == "model" else f"{name} {arrow}")
+    return ", ".join(words)
 
 
 def find_most(manager: RunManager, head: RunHead, caller: Caller, name: str) -> float | None:
@@ -195,6 +220,29 @@ class ChangeRunner:
             "most": MOST_RUNS,
         }
 
+    def list_changes(self, head: RunHead, change: ForkChanges) -> list[tuple[str, str, str]]:
+        """Return what a change changes in the agent of a run: words for it, the value before, and the one after."""
+        agent, before = self._manager.agent_for(head)._with_loop_of(head), _values_of(head)
+        limits = to_builtins(change.limits)
+        given = {
+            **{name: value for name in ("model", "loop") if (value := getattr(change, name))},
+            **{f"model of {phase}": model for phase, model in change.models.items()},
+            **{f"option {name}": str(value) for name, value in change.options.items()},
+            **({"instructions": change.instructions} if change.instructions is not None else {}),
+            **{f"limit {name}": "none" if value is None else f"{value:g}" for name, value in limits.items()},
+            **{f"prompt {name}": text for name, text in change.prompts.items()},
+        }
+        before |= {f"prompt {name}": text for name, text in agent._parts.prompts.list_templates().items()}
+        return [(name, before.get(name, ""), new) for name, new in given.items() if before.get(name) != new]
+
+    @staticmethod
+    def list_differences(original: RunHead, fork: RunHead) -> list[tuple[str, str, str]]:
+        """Return the same for a run and its fork, without prompts, and only with limits that the user changed."""
+        before, after = _values_of(original), _values_of(fork)
+        kept = {f"limit {name}" for name in LIMITS if f"limits.{name}" not in fork.settings.get("changed", [])}
+        values = [(name, before.get(name, ""), after.get(name, "")) for name in {**before, **after} if name not in kept]
+        return [each for each in values if each[1] != each[2]]
+
     async def begin(self, change: ForkChanges, rows: Sequence[RunRow], caller: Caller) -> str:
         """Begin a change. Returns its name. Raises `RequestRejected` and `ConfigError` for what does not fit a run."""
         if change == ForkChanges():
@@ -204,7 +252,8 @@ class ChangeRunner:
         for head in _list_agents(rows):
             changed_agent(self._manager, head, change, caller)
         name, runs = f"change-{new_run_id()}", [row.head.run for row in rows]
-        await self._go_on(KeptChange(name, change, runs, time.time(), caller.owner, caller.name))
+        title = name_changes(self.list_changes(rows[0].head, change))
+        await self._go_on(KeptChange(name, change, runs, time.time(), caller.owner, caller.name, title=title))
         return name
 
     async def find(self, name: str, caller: Caller) -> KeptChange:
@@ -275,7 +324,7 @@ class ChangeRunner:
                     agent = agents[key] = agents.get(key) or changed_agent(manager, head, kept.change, Caller())
                     tags = [each for each in head.tags if not each.startswith("change:")]
                     about: dict[str, Any] = {**manager.annotate_fork(head, Caller(kept.owner, name=kept.by))}
-                    about |= {"tags": [*tags[:31], kept.tag], "run_id": fork}
+                    about |= {"tags": [*tags[:31], kept.tag], "run_id": fork, "unchanged": kept.change.kept_limits}
                     active = await manager.fork_with(agent, head, 1, **about)
                 elif done.status in ("interrupted", "cancelled"):
                     active = await manager.resume(done.head.run)

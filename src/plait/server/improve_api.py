@@ -44,10 +44,9 @@ class RatingBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SelectionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Runs by their ids, or by the filters of the list."""
+    """Runs by their ids; none for those that match the filters in the address, which are those of the list."""
 
     runs: Annotated[list[str], Meta(max_length=MOST_RUNS)] = []
-    filters: dict[str, Any] = {}
 
 
 class TaskBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,16 +73,19 @@ class TaskChangeBody(msgspec.Struct, forbid_unknown_fields=True):
 def improve_routes(manager: RunManager) -> list[ApiRoute]:
     """Return the routes of forks, changes, ratings, the review and data sets."""
     api = ImproveApi(manager)
-    one, change, data = "/api/runs/{id}", "/api/changes/{name}", "/api/datasets/{name}"
+    one, changes, data = "/api/runs/{id}", "/api/changes", "/api/datasets/{name}"
+    change = f"{changes}/{{name}}"
     return [
         ApiRoute(f"{one}/change", api.changeable, role=CHANGE),
         ApiRoute(f"{one}/fork", api.fork, methods=["POST"], body=ForkBody, role=CHANGE),
         ApiRoute(f"{one}/rating", api.rating, role=ANY),
         ApiRoute(f"{one}/rating", api.rate, methods=["POST"], body=RatingBody, role=ANY),
         ApiRoute("/api/sides/differences", api.differences, query=("a", "b", "step"), role=ANY),
-        ApiRoute("/api/changes", api.changes, role=CHANGE),
-        ApiRoute("/api/changes", api.begin_change, methods=["POST"], body=ChangeBody, role=CHANGE),
-        ApiRoute("/api/changes/estimate", api.estimate, methods=["POST"], body=SelectionBody, role=CHANGE),
+        ApiRoute(changes, api.changes, role=CHANGE),
+        ApiRoute(changes, api.begin_change, methods=["POST"], body=ChangeBody, role=CHANGE),
+        ApiRoute(
+            "/api/changes/estimate", api.estimate, methods=["POST"], query=FILTERS, body=SelectionBody, role=CHANGE
+        ),
         ApiRoute(change, api.change, role=CHANGE),
         ApiRoute(f"{change}/cancel", api.cancel_change, methods=["POST"], role=CHANGE),
         ApiRoute(f"{change}/resume", api.resume_change, methods=["POST"], role=CHANGE),
@@ -117,16 +119,20 @@ class ImproveApi:
         head = (await self._find_shown(run_id(request), caller)).head
         agent = changed_agent(self._manager, head, given, caller)
         about = self._manager.annotate_fork(head, caller)
-        more: dict[str, Any] = {"question": given.question, "results": given.results, **about}
+        more: dict[str, Any] = {
+            "question": given.question,
+            "results": given.results,
+            "unchanged": given.kept_limits,
+            **about,
+        }
         active = await self._manager.fork_with(agent, head, given.at, **more)
         return json_response({"run": active.run}, 201)
 
     async def differences(self, request: Request) -> Response:
-        """Return what differs in the answers and instructions of the runs `a` and `b`, and in the requests of a `step`:
+        """Return what differs in the answers and agents of the runs `a` and `b`, and in the requests of a `step`:
         texts with marks, as those of the wire."""
         query, caller = request.query_params, request.state.caller
         rows = [await self._find_shown(query.get(name, ""), caller) for name in ("a", "b")]
-        instructions = [row.head.settings.get("instructions", "") for row in rows]
         answers = [format_answer((row.outcome or {}).get("answer")) for row in rows]
         requests = []
         if "step" in query:
@@ -138,7 +144,10 @@ class ImproveApi:
                 )
             for (_, old), (phase, new) in zip(*of, strict=False):
                 requests.append({"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)})
-        found = {"instructions": mark_texts(*instructions), "answer": mark_texts(*answers)}
+        found: dict[str, Any] = {"answer": mark_texts(*answers)}
+        changes = self._runner.list_differences(rows[0].head, rows[1].head)
+        found["changes"] = [(*each, mark_texts(*each[1:])) for each in changes]
+        found["change"] = next((each[7:] for each in rows[1].head.tags if each.startswith("change:")), "")
         return json_response({**found, "requests": requests})
 
     async def _find_shown(self, run: str, caller: Caller) -> RunRow:
@@ -156,7 +165,7 @@ class ImproveApi:
         if given.runs:
             rows = [await self._manager.find_run(run, caller) for run in given.runs]
         else:
-            rows = await self._list(make_query(**caller.in_journal({**given.filters, "limit": MOST_RUNS + 1})), caller)
+            rows = await self._list(make_query(**{**read_filters(request), "limit": MOST_RUNS + 1}), caller)
         if len(rows) > MOST_RUNS:
             hint = "Set more filters, or select runs."
             raise RequestRejected(400, f"More than {MOST_RUNS} runs match.", hint=hint, param="runs")
@@ -170,9 +179,8 @@ class ImproveApi:
 
     async def changes(self, request: Request) -> Response:
         """Return the changes that were run over runs, the newest first."""
-        found = await self._runner.list(request.state.caller)
-        listed = [{"name": each.name, "started": each.started, "by": each.by, "runs": len(each.runs)} for each in found]
-        return json_response(listed)
+        found, names = await self._runner.list(request.state.caller), ("name", "title", "started", "by")
+        return json_response([{n: getattr(each, n) for n in names} | {"runs": len(each.runs)} for each in found])
 
     async def change(self, request: Request) -> Response:
         """Return how far a change is, and what it made better and worse."""
@@ -182,23 +190,27 @@ class ImproveApi:
         kept = await self._runner.find(request.path_params["name"], caller)
         is_active = self._runner.is_active(kept.name)  # before the forks are read, which end before it does
         forks, expected = await self._runner.find_forks(kept), await run_in_threadpool(self._datasets.find_expected)
-        rows, pairs = list[dict[str, Any]](), []
+        rows, pairs, first = list[dict[str, Any]](), [], None
         for run in kept.runs:
             try:
                 before = await self._manager.find_run(run, caller)
             except UnknownRun as why:  # deleted meanwhile
                 rows.append({"run": run, "missing": str(why)})
                 continue
-            after = forks.get(run)
+            first, after = first or before.head, forks.get(run)
             row: dict[str, Any] = {"run": run, "before": list_entry(before), "after": after and list_entry(after)}
+            row["is_test"] = before.head.question.strip() in expected
             row["problem"] = self._runner.problems.get(kept.fork_of(run), "")
             if after is not None and after.outcome is not None and after.status != "waiting":
                 pair = await judge_pair(before, after, expected.get(before.head.question), self._store)
                 pairs.append(pair)
+                row["difference"] = mark_texts(row["before"]["answer"], row["after"]["answer"])
                 row |= {"sign": pair.sign, "grades": [each and (each.mark, each.success) for each in pair.grades]}
                 row["used"] = {name: pair.measure(name) for name in ("tokens", "cost")}
             rows.append(row)
-        about = {name: getattr(kept, name) for name in ("name", "started", "by", "is_cancelled", "change")}
+        about = {name: getattr(kept, name) for name in ("name", "started", "by", "is_cancelled", "title")}
+        changed = self._runner.list_changes(first, kept.change) if first is not None else []
+        about["changes"] = [(*each, mark_texts(*each[1:])) for each in changed]
         summary = compare_pairs(pairs) if pairs else None
         return json_response({**about, "is_active": is_active, "rows": rows, "summary": summary})
 

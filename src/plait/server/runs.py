@@ -221,13 +221,15 @@ class RunManager:
         return active
 
     async def fork_with(self, agent: Agent, head: RunHead, at: int, **more: Any) -> ActiveRun:
-        """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent.afork`."""
-        work = partial(agent.afork, head.run, at, **more)
+        """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent._afork`."""
+        work = partial(agent._afork, head.run, at, **more)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, None), work)
 
     def annotate_fork(self, head: RunHead, caller: Caller) -> RunAnnotations:
-        """Return the owner and the user of a fork that a caller makes of a run."""
-        return {"label": str(RunLabel(caller.owner, agent_name(head))), "user": caller.user(head.user)}
+        """Return the owner and the user of a fork that a caller makes of a run, and who made it."""
+        label = str(RunLabel(caller.owner, agent_name(head)))
+        by = {"forked_by": caller.name} if caller.name else {}
+        return {"label": label, "user": caller.user(head.user), "metadata": {**head.metadata, **by}}
 
     async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled by a client.") -> None:
         """Cancel a run: soon, if this process or another one performs it, else at once. Raises `RequestRejected` if it

@@ -46,7 +46,7 @@ def list_entry(row: RunRow) -> dict[str, Any]:
         "answer": _shorten(format_answer(outcome.get("answer"))),
         "reason": _shorten(outcome.get("reason") or ""),
         "loop": head.loop["name"],
-        "agent": label.agent if label is not None else head.agent,
+        "agent": (label.agent if label is not None else "") or head.agent,
         "user": head.user,
         "tags": head.tags,
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),

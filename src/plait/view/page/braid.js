@@ -371,6 +371,6 @@ export const stepActs = (id, { n, phases }, fork) => {
   const about = (words) => ({ "aria-label": words, class: "act" });
   return [
     phases.length > 0 && link("wire", runAddress(id, "wire", n), about(`Exact wire of step ${n}`)),
-    fork && n > 0 && button("fork", () => fork(n), about(`Fork from step ${n}`)),
+    fork && n > 0 && button("run again from here", () => fork(n), about(`Run again from here, step ${n}`)),
   ];
 };

@@ -1,6 +1,6 @@
 // What a fork changes: a form with all that a run has, of which only the changed fields are sent; and the fork itself.
 import { area, field, select, submitting } from "./acts.js";
-import { flat, many, number, shown } from "./dom.js";
+import { flat, many, money, number, shown } from "./dom.js";
 import { html } from "./html.js";
 import { closeButtons, openDialog } from "./improve.js";
 
@@ -19,7 +19,9 @@ const editedIn = (control, before) => (control.value === before.replace(/\r\n?/g
 
 // What of an agent can change, as parts of a form. `read()` returns the changes; it throws for a wrong field.
 const agentParts = (about, now) => {
-  const model = html`<input id="fork-model" type="text" autocomplete="off" placeholder=${now.model}>`;
+  const model = html`<input id="fork-model" type="text" autocomplete="off" placeholder=${now.model} list="fork-known">`;
+  const known = html`<datalist id="fork-known">${about.choices.models.map((each) => html`<option value=${each}></option>`)}
+    </datalist>`;
   const models = area("fork-models", "", 2);
   const options = area("fork-options", "", 2);
   const others = about.loops.filter((each) => each !== now.loop);
@@ -43,22 +45,19 @@ const agentParts = (about, now) => {
     field(LIMITS[key], control, now.most[key] === null ? "" : `At most ${number(now.most[key])}`);
   const phase = Object.keys(now.models)[0] || "reply";
   const nodes = [
-    group("Instructions", true, field("Instructions for the model, beside the prompts", instructions)),
+    field("Model", model, "Leave empty to keep it."),
+    known,
+    field("Instructions", instructions),
     group(
-      "Model and loop",
-      true,
-      field("Model for all phases", model, "Leave empty to keep the models."),
-      field("Models by phase", models, `One per line, such as ${phase}=local. They override the model for all phases.`),
+      "More",
+      false,
+      field("Models by phase", models, `One per line, such as ${phase}=local. They override the model above.`),
       field("Loop", loop),
       field("Options of the loop", options, "One per line, such as max_parse_errors=5. Leave empty to keep them."),
-    ),
-    group(
-      "Prompts of the loop",
-      false,
-      field("Prompt", name),
+      html`<div class="selects">${limits.map(limitField)}</div>`,
+      field("Prompt templates of the loop (advanced)", name),
       field("Template", text, "It may use what the built-in prompts use. Another loop has prompts of its own."),
     ),
-    group("Limits", false, html`<div class="selects">${limits.map(limitField)}</div>`),
   ];
   const read = () => {
     const values = limits.map(([key, control]) => [key, control.value === "" ? null : Number(control.value)]);
@@ -74,7 +73,24 @@ const agentParts = (about, now) => {
       limits: given.length ? Object.fromEntries(given) : undefined, // left out
     };
   };
-  return { nodes, read };
+  // Writes what another run has into the fields. Its seconds may be those of the server.
+  const fill = (other) => {
+    const isNew = other.model !== now.model;
+    const lines = (values, before) =>
+      Object.entries(values)
+        .filter(([key, value]) => `${value}` !== `${before(key)}`)
+        .map((each) => each.join("="))
+        .join("\n");
+    models.value = lines(other.models, (phase) => (isNew ? other.model : now.models[phase]));
+    options.value = other.loop === now.loop ? lines(other.options, (key) => now.options[key]) : "";
+    for (const [key, control] of limits) if (key !== "seconds") control.value = other.limits[key] ?? "";
+    if (isNew) model.value = other.model;
+    if (other.loop !== now.loop) loop.value = other.loop;
+    instructions.value = other.instructions;
+    Object.assign(texts, other.loop === now.loop ? other.prompts : {});
+    text.value = texts[name.value];
+  };
+  return { nodes, read, fill };
 };
 
 // What a fork does again, in words.
@@ -121,21 +137,28 @@ export const forkDialog = async (source, run, step, focus = "") => {
     ${field("Run again from step", at)}
     ${group("Question", focus === "question", field("Task or question", question))}
     ${group("Results of the steps before", Boolean(result), none, results.map(([, , node]) => node))}
-    ${agent.nodes}${warning(now)}${closeButtons("Fork")}</form>`;
+    ${agent.nodes}${warning(now)}${closeButtons("Run again")}</form>`;
   showKept();
-  const dialog = openDialog("large", "Fork this run", form);
+  const dialog = openDialog("large", "Change and run again", form);
   const wanted = focus === "question" ? question : result || at;
   wanted.focus();
   wanted.scrollIntoView({ block: "nearest" });
 };
 
 // The page that begins a change over runs: those of the address, by `run` or by the filters of the list.
-export const newChangePage = async (place, source, { run = [], ...filters }) => {
-  const found = await source.estimate(run.length ? { runs: [run].flat() } : { filters });
+// `like`: the fork whose change is tried, on the newest runs that match and are no forks.
+export const newChangePage = async (place, source, { run = [], like = "", ...filters }) => {
+  const isFit = (each) => !each.parent && !["running", "waiting", "queued"].includes(each.status);
+  const newest = like ? (await source.runs({ ...filters, limit: 60 })).runs.filter(isFit).slice(0, 20) : [];
+  const runs = like ? newest.map((each) => each.run) : [run].flat();
+  const found = await source.estimate(runs, runs.length ? {} : filters);
   if (!found.runs.length) throw new Error("None of these runs has ended.");
-  const [about, now] = await Promise.all([source.about(), source.changeable(found.runs[0])]);
+  const [about, now, tried] = await Promise.all(
+    [source.about(), source.changeable(found.runs[0]), like && source.changeable(like)],
+  );
   const agent = agentParts(about, now);
-  const cost = found.unpriced === found.runs.length ? "unknown" : `about ${found.cost.toPrecision(3)} USD`;
+  const isPriced = found.unpriced < found.runs.length;
+  const cost = isPriced ? `about ${money(found.cost)} at the old model's price` : "at an unknown price";
   const left = found.left_out
     ? ` ${many(found.left_out, "run")} that did not end, or that are child runs, are left out.`
     : "";
@@ -144,12 +167,12 @@ export const newChangePage = async (place, source, { run = [], ...filters }) => 
     location.hash = `#/changes/${encodeURIComponent(got.name)}`;
   };
   place.replaceChildren(html`<header><h1 tabindex="-1">Run a change over ${many(found.runs.length, "run")}</h1></header>
-    <p class="quiet">Each run is made again from step 1 with what you change here, at most ${found.most} at once.${left}
-      The cost is estimated from the recorded runs. The fields show what the first run has.</p>
+    <p class="quiet">Each run is made again from step 1 with what you change here; ${found.most} runs at most.${left}
+      The cost is the recorded cost of these runs. The fields show what the first run has.</p>
     <form class="change" aria-label="The change" onsubmit=${submitting(begin)}>
       ${agent.nodes}${warning({ ...now, effects: found.effects })}
-      <p class="sure"><input type="checkbox" id="sure" required>
-        <label for="sure">Run ${many(found.runs.length, "fork")}; cost: ${cost}</label></p>
-      <div class="buttons last"><button type="submit" class="main-act">Run the change</button></div></form>`);
+      <div class="buttons last">
+        <button type="submit" class="main-act">Run ${many(found.runs.length, "fork")}, ${cost}</button></div></form>`);
+  if (tried) agent.fill(tried);
   document.title = "Run a change · Plait";
 };

@@ -1,10 +1,18 @@
 // The changes that were run over runs: how far each is, and what it made better and worse.
 import { doing } from "./acts.js";
+import { addTaskDialog, addTasksDialog } from "./datasets.js";
 import { button, chip, duration, flat, link, many, money, number, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { improveTabs, listPage } from "./improve.js";
+import { copyButton } from "./markdown.js";
+import { rateControls } from "./rate.js";
+import { marked } from "./wire.js";
 
-const SIGNS = { better: ["▲", "better"], worse: ["▼", "worse"], same: ["=", "same"] };
+const SIGNS = {
+  better: ["▲", "better"], worse: ["▼", "worse"], same: ["=", "same"], bad: ["", "was bad, not judged yet"],
+  half: ["", "judge the old answer too"], different: ["≠", "different answer, not judged"],
+  alike: ["", "same answer, not judged"],
+};
 const NAMES = { tokens: "Tokens", cost: "USD", seconds: "Time", steps: "Steps" };
 const format = (name, value) =>
   name === "cost" ? money(value).replace(" USD", "") : name === "seconds" ? duration(value) : number(value);
@@ -20,50 +28,90 @@ export const sumsTable = (rows, [before, after] = ["Before", "After"]) => {
     <tbody>${rows.map(row)}</tbody></table></div>`;
 };
 
-const rowOf = (each) => {
+// What was changed: short values as an arrow, texts as their difference.
+const changeList = (changes) =>
+  changes.map(([name, before, after, difference]) => {
+    const isLong = name === "instructions" || name.startsWith("prompt ");
+    if (!isLong) return html`<p>${name}: <del>${shown(before || "none")}</del> → <ins>${shown(after)}</ins></p>`;
+    const text = difference ? marked(...difference) : [before && html`<del>${shown(before)}</del>`, after && html`<ins>${shown(after)}</ins>`];
+    return html`<p>${name}:</p><pre class="exact" dir="auto" tabindex="0">${text}</pre>`;
+  });
+
+// Says that a fork was a trial, and gives the change to whoever changes the agent itself.
+export const trialNote = (agent, changes) => {
+  const lines = changes.map(([name, before, after]) => `${name}:\n- ${before || "none"}\n+ ${after}`);
+  const text = () => [`Agent ${agent || "without a name"}`, ...lines, location.href].join("\n\n");
+  return html`<p class="trial">This was a trial: the agent <bdi>${shown(flat(agent, 60))}</bdi> itself is unchanged.
+    ${copyButton(text, "Copy the change", "Copy the change")}</p>`;
+};
+
+const answerOf = (run, difference) =>
+  html`<p class="pair-answer">${difference ? marked(...difference) : shown(flat(run.answer || run.reason, 300))}</p>`;
+const signOf = (each) => {
+  if (each.sign === "half" && each.after.status !== "answered") return ["", "no answer now; the old one is not judged"];
+  if (each.sign === "different" && !each.after.answer) return ["", "no answer now, not judged"];
+  return SIGNS[each.sign] || ["", ""];
+};
+
+const rowOf = (each, source, read) => {
   if (each.missing) return html`<tr><td colspan="6">${shown(each.missing)}</td></tr>`;
-  const [first, second] = each.grades || [];
   const to = each.after ? ["sides", each.run, each.after.run] : ["runs", each.run];
-  const [sign, words] = SIGNS[each.sign] || ["", ""];
+  const [sign, words] = signOf(each);
   const question = html`<bdi>${shown(flat(each.before.question, 120))}</bdi>`;
-  const end = (run, grade) =>
-    run
-      ? chip({ ...run, rating: "", grade: grade && { mark: flat(grade[0], 20), success: grade[1] } })
-      : html`<span>${shown(each.problem || "not begun")}</span>`;
+  const end = (run, grade, difference) => {
+    if (!run) return html`<span>${shown(each.problem || "not begun")}</span>`;
+    // A rating is shown by the buttons, and an end without an answer by the status.
+    const isGraded = grade && !["good", "bad", run.status].includes(grade[0]);
+    const seen = isGraded ? { mark: flat(grade[0], 20), success: grade[1] } : run.grade;
+    return html`${chip({ ...run, rating: isGraded ? "" : run.rating, grade: seen })}${answerOf(run, difference)}
+      ${each.sign && rateControls(source, run, read)}`;
+  };
   const used = (name) => {
     const [a, b] = each.used?.[name] || [];
     return html`<td data-unit=${NAMES[name]}>${a && typeof b === "number" ? percent(b / a) : ""}</td>`;
   };
+  const keep = () => addTaskDialog(source, each.after, read);
+  const test = each.is_test ? html`<small class="quiet">a test</small>` : button("Keep as test", keep, { class: "act" });
   return html`<tr class="is-${each.sign || "open"}">
     <th scope="row">${link(question, `#/${to.map(encodeURIComponent).join("/")}`)}</th>
-    <td>${end(each.before, first)}</td><td>${end(each.after, second)}</td>
-    <td class="sign"><span aria-hidden="true">${sign}</span> ${words}</td>${used("tokens")}${used("cost")}</tr>`;
+    <td data-side="Before">${end(each.before, each.grades?.[0])}</td>
+    <td data-side="After">${end(each.after, each.grades?.[1], each.difference)}</td>
+    <td class="sign"><p><span aria-hidden="true">${sign}</span> ${words}</p>${each.sign && test}</td>
+    ${used("tokens")}${used("cost")}</tr>`;
 };
 
 const summaryOf = (found) => {
   const sums = Object.entries(found.sums).filter(([, each]) => each);
   const interval = (each) => each.interval && html`<small> (${each.interval.map(percent).join(" to ")})</small>`;
   const [before, after] = [found.before, found.after].map((each) => Math.round(each * 100));
-  const graded = `${found.graded} of ${found.pairs} pairs are graded`;
-  const how =
-    found.graded === found.pairs
-      ? "Each answer is graded."
-      : `${graded}; of the others a run counts as a success if it answered.`;
-  return html`<section><h2>Better or worse</h2><p><strong>${shown(found.word)}</strong></p>
-    <p class="quiet">Success: ${before} % before, ${after} % after, on ${many(found.questions, "question")}. ${how}</p>
+  const counts = `${found.answered} of ${found.pairs} answered, ${found.judged} judged.`;
+  const success = `Success where both are judged: ${before} % before, ${after} % after.`;
+  const todo = "Nobody has judged both answers of a question yet. Rate them below, or keep expected answers as tests.";
+  return html`<section><h2>Better or worse</h2><p><strong>${shown(found.judged ? found.word : counts)}</strong></p>
+    <p class="quiet">${found.judged ? `${counts} ${success}` : todo}</p>
     ${sumsTable(sums.map(([name, each]) => [name, each.before, each.after, interval(each)]))}</section>`;
 };
 
 export const changesPage = async (place, source, name) => {
   if (!name) {
-    const about = "A change of an agent that was run over many runs. Select runs in the list to begin one.";
+    const about = "A change of an agent, run over many runs. To begin one, select runs in the list and press Run a change.";
     const words = (each) => [many(each.runs, "run"), " · ", when(each.started), each.by && ` · ${flat(each.by)}`];
     const changes = await source.changes();
-    return listPage(place, "changes", about, changes.map((each) => [each.name, ...words(each)]));
+    const entries = changes.map((each) => [[each.name, flat(each.title) || each.name], ...words(each)]);
+    return listPage(place, "changes", about, entries);
   }
   let timer = null,
     hasLeft = false,
+    turns = 0,
     last = "";
+  const drawn = new Map(); // the rows, each with what it shows: one that has not changed keeps what the user writes
+  const drawRow = (each) => {
+    const [key, before] = drawn.get(each.run) || [];
+    if (key === JSON.stringify(each)) return before;
+    const row = rowOf(each, source, read);
+    drawn.set(each.run, [JSON.stringify(each), row]);
+    return row;
+  };
   const draw = (found) => {
     const count = found.rows.length;
     const ended = found.rows.filter((each) => each.sign).length;
@@ -74,34 +122,40 @@ export const changesPage = async (place, source, name) => {
     };
     if (found.is_active) turn("Cancel", "cancel");
     else if (ended + waits < count) turn("Continue", "resume");
+    const worse = found.rows.filter((each) => each.sign === "worse" && !each.is_test && each.before.answer);
+    if (worse.length) acts.append(button("Keep the worse ones as tests", () => addTasksDialog(source, worse, read)));
+    const agent = found.rows.find((each) => each.before)?.before.agent || "";
+    const at = document.activeElement;
     const states = [
       `${ended} of ${many(count, "run")} done`,
       waits && `${waits} wait for approval`,
       found.is_cancelled && "cancelled",
     ];
     place.replaceChildren(html`<header class="run-head">${improveTabs("changes")}
-        <h1 tabindex="-1">${shown(`Change of ${Object.keys(found.change).join(", ")}`)}</h1>
-        <p class="quiet"><code>${shown(name)}</code> · ${when(found.started)}${found.by && ` · ${flat(found.by)}`}</p>
+        <h1 tabindex="-1">Change: ${shown(flat(found.title) || name)}</h1>
+        <p class="quiet">${when(found.started)}${found.by && ` · ${flat(found.by)}`}</p>
         <p role="status">${states.filter(Boolean).join(", ")}</p>
         <progress max=${count} value=${ended} aria-label="Runs that are done"></progress>${acts}
-        <details><summary>What was changed</summary>
-          <pre class="exact">${shown(JSON.stringify(found.change, null, 1))}</pre></details></header>
+        <details open><summary>What was changed</summary>${changeList(found.changes)}</details>
+        ${ended === count && trialNote(agent, found.changes)}</header>
       ${found.summary && summaryOf(found.summary)}
       <div class="box" tabindex="0" role="region" aria-label="The runs and their forks"><table class="pairs">
         ${heads("Question", "Before", "After", "", "Tokens", "USD")}
-        <tbody>${found.rows.map(rowOf)}</tbody></table></div>`);
+        <tbody>${found.rows.map(drawRow)}</tbody></table></div>`);
+    if (place.contains(at)) at.focus({ preventScroll: true });
   };
   const read = async () => {
     clearTimeout(timer);
+    const mine = ++turns;
     const found = await source.change(name);
-    if (hasLeft) return;
+    if (hasLeft || mine !== turns) return; // what was asked before a rating must not be drawn after it
     if (JSON.stringify(found) !== last) draw(found);
     last = JSON.stringify(found);
     if (found.is_active || found.rows.some((each) => ["running", "waiting"].includes(each.after?.status)))
       timer = setTimeout(() => read().catch(() => {}), 1500);
   };
   await read();
-  document.title = `${name} · Plait`;
+  document.title = `Change ${name} · Plait`;
   return {
     leave: () => {
       hasLeft = true;

@@ -1,5 +1,5 @@
 // Comparisons on record: each is a page of its own, that of `plait compare --html`.
-import { flat, line, many, number, shown, when } from "./dom.js";
+import { flat, line, link, many, number, shown, when } from "./dom.js";
 import { html } from "./html.js";
 
 export const comparisonsPage = async (place, source) => {
@@ -13,6 +13,7 @@ export const comparisonsPage = async (place, source) => {
   };
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Comparisons</h1></header>
     ${found.length ? html`<ol class="runs">${found.map(row)}</ol>`
-      : html`<p class="quiet">There is none yet. \`plait compare\` makes one.</p>`}`);
+      : html`<p class="quiet">There is none yet. Keep runs as tests in ${link("a data set", "#/datasets")}; its page says
+          how to compare agents on it.</p>`}`);
   document.title = "Comparisons · Plait";
 };

@@ -4,40 +4,87 @@ import { button, flat, link, many, problem, shown } from "./dom.js";
 import { html } from "./html.js";
 import { closeButtons, improveTabs, listPage, openDialog } from "./improve.js";
 
-// The dialog that adds a run's question and answer to a data set.
-export const addTaskDialog = async (source, run) => {
+const GRADERS = {
+  exact: "exactly equal, apart from case and punctuation", number: "ends with the same number",
+  f1: "exactly equal; the score counts shared words", yesno: "says the same, yes or no",
+  has: "contains the text or the number", contains: "contains it, in whole words",
+};
+
+// What a task needs besides its question: the set and the grader, those of the last time. `keep()` remembers them.
+const taskFields = async (source) => {
   const { datasets, graders } = await source.datasets();
   const last = sessionStorage.getItem("plait-dataset") || datasets[0]?.name || "tests";
   const set = html`<input id="task-set" type="text" value=${last} required list="task-sets" autocomplete="off">`;
-  const question = area("task-question", run.question);
-  const answer = Object.assign(area("task-answer", run.answer || ""), { required: true });
-  const grader = select("task-grader", graders);
+  const words = graders.map((each) => [each, GRADERS[each] || each]);
+  const grader = select("task-grader", words, sessionStorage.getItem("plait-grader") || "exact");
+  const keep = () => {
+    sessionStorage.setItem("plait-dataset", set.value.trim());
+    sessionStorage.setItem("plait-grader", grader.value);
+  };
+  const where = html`${field("Data set", set)}
+    <datalist id="task-sets">${datasets.map((each) => html`<option value=${each.name}></option>`)}</datalist>`;
+  return { set, grader, keep, where, how: field("When an answer is right, compared with the expected one", grader) };
+};
+
+const done = (form, name, words) => {
+  form.replaceChildren(html`<p role="status">${link(name, `#/datasets/${encodeURIComponent(name)}`)} ${words}</p>
+    ${closeButtons()}`);
+  form.querySelector("button").focus();
+};
+
+// The dialog that adds the questions of forks to a data set, with the answers of the runs before. `rows`: {run, after}.
+export const addTasksDialog = async (source, rows, onAdded) => {
+  const { set, grader, keep, where, how } = await taskFields(source);
+  const add = async () => {
+    const name = set.value.trim();
+    for (const row of rows.splice(0)) {
+      const { run } = await source.run(row.run);
+      const task = { question: run.question, answer: run.answer, grader: grader.value, run: row.after.run };
+      await source.addTask(name, task);
+    }
+    keep();
+    done(form, name, "has the questions now.");
+    onAdded();
+  };
+  const form = html`<form method="dialog" onsubmit=${submitting(add)}>
+    <p class="quiet">${many(rows.length, "question")}, each with the answer before the change as the expected one.</p>
+    ${where}${how}${closeButtons("Keep as tests")}</form>`;
+  openDialog("small", "Keep the worse ones as tests", form);
+};
+
+// The dialog that adds a run's question and answer to a data set. A fork's expected answer is that of the original,
+// unless that was rated bad.
+export const addTaskDialog = async (source, run, onAdded = () => {}) => {
+  const { set, grader, keep, where, how } = await taskFields(source);
+  const whole = (await source.run(run.run)).run;
+  const original = run.parent && run.rating !== "good" ? (await source.run(run.parent)).run : whole;
+  const isRight = original.question === whole.question && original.rating !== "bad";
+  const question = area("task-question", whole.question);
+  const answer = Object.assign(area("task-answer", (isRight && original.answer) || ""), { required: true });
   const note = area("task-note", "", 2);
   const add = async () => {
     const name = set.value.trim();
     const [asked, wanted] = [question.value, answer.value];
     const task = { question: asked, answer: wanted, grader: grader.value, note: note.value, run: run.run };
     const got = await source.addTask(name, task);
-    sessionStorage.setItem("plait-dataset", name);
+    keep();
     const twice = got.same ? ` It had ${many(got.same, "task")} with this question before.` : "";
-    form.replaceChildren(html`<p role="status">${link(name, `#/datasets/${encodeURIComponent(name)}`)}
-      has the question now.${twice}</p>${closeButtons()}`);
-    form.querySelector("button").focus();
+    done(form, name, `has the question now.${twice}`);
+    onAdded();
   };
-  const form = html`<form method="dialog" onsubmit=${submitting(add)}>${field("Data set", set)}
-    <datalist id="task-sets">${datasets.map((each) => html`<option value=${each.name}></option>`)}</datalist>
-    ${field("Question", question)}${field("Expected answer", answer)}
-    ${field("How answers are compared with it", grader)}${field("Note", note)}${closeButtons("Add")}</form>`;
+  const form = html`<form method="dialog" onsubmit=${submitting(add)}>${where}
+    ${field("Question", question)}${field("Expected answer", answer)}${how}${field("Note", note)}
+    ${closeButtons("Add")}</form>`;
   openDialog("small", "Add to a data set", form);
   answer.focus();
 };
 
 export const datasetsPage = async (place, source, name) => {
   if (!name) {
-    const about = "A data set is a file of questions with expected answers. Add runs to it from their pages.";
+    const about = 'Questions with expected answers. To add one, open a run and press "Add to a data set".';
     const words = (each) => `${many(each.tasks, "task")}${each.problem ? ` · ${flat(each.problem)}` : ""}`;
     const { datasets } = await source.datasets();
-    return listPage(place, "datasets", about, datasets.map((each) => [each.name, words(each)]));
+    return listPage(place, "datasets", about, datasets.map((each) => [[each.name], words(each)]));
   }
   const drawTask = (task) => {
     const before = typeof task.answer === "string" ? task.answer : JSON.stringify(task.answer ?? "");

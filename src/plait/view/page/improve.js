@@ -9,13 +9,13 @@ export const improveTabs = (here) => {
   return html`<nav class="tabs" aria-label="Improve">${Object.entries(PAGES).map(tab)}</nav>`;
 };
 
-// The page with all data sets, or all changes: each entry is its name and what else is to be said of it.
+// The page with all data sets, or all changes: each entry is its name, with words to show, and what else is to be said.
 export const listPage = (place, page, about, entries) => {
-  const item = ([name, ...more]) =>
-    html`<li>${link(name, `#/${page}/${encodeURIComponent(name)}`)}<span class="quiet"> ${more}</span></li>`;
+  const item = ([[name, words = name], ...more]) =>
+    html`<li>${link(words, `#/${page}/${encodeURIComponent(name)}`)}<span class="quiet"> ${more}</span></li>`;
   place.replaceChildren(html`<header>${improveTabs(page)}<h1 tabindex="-1">${PAGES[page]}</h1></header>
     <p class="quiet">${about}</p><ul class="plain-list">${entries.map(item)}</ul>
-    ${!entries.length && html`<p>There is none yet.</p>`}`);
+    ${!entries.length && html`<p>There is none yet: open ${link("the runs", "#/")} to begin.</p>`}`);
   document.title = `${PAGES[page]} · Plait`;
 };
 

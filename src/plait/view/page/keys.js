@@ -9,7 +9,7 @@ const KEYS = [
   ["j", "next step, or next run"],
   ["k", "step before, or run before"],
   ["w", "wire of the step"],
-  ["f", "fork from the step"],
+  ["f", "change and run again from the step"],
   ["b", "back: from the wire to its run, from a run to the list"],
   ["e", "to the last step"],
   ["a", "answer what the run waits for"],

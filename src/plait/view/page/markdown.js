@@ -3,7 +3,7 @@ import { announce, button } from "./dom.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
 
-export const copyButton = (from, label) => {
+export const copyButton = (from, label, words = "Copy") => {
   const copy = async () => {
     try {
       if (navigator.clipboard) await navigator.clipboard.writeText(from());
@@ -21,9 +21,9 @@ export const copyButton = (from, label) => {
     } catch {
       control.textContent = "Not allowed";
     }
-    setTimeout(() => (control.textContent = "Copy"), 2000);
+    setTimeout(() => (control.textContent = words), 2000);
   };
-  const control = button("Copy", copy, { class: "act", "aria-label": label });
+  const control = button(words, copy, { class: "act", "aria-label": label });
   return control;
 };
 

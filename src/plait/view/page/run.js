@@ -169,7 +169,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
       acts.dataset.of = shownFor;
       acts.replaceChildren(...actsOf(source, run, reopen, now));
       const isOver = !["running", "waiting"].includes(run.status);
-      const edit = button("Edit the question", () => fork(1, "question"));
+      const edit = button("Change and run again", () => fork(1, "question"), { class: "main-act" });
       if (isOver && fork) acts.firstChild.append(edit, button("Add to a data set", addTask));
       if (isOver && may.change) acts.append(rateControls(source, run, applyRating));
     }

@@ -1,10 +1,12 @@
 // Two runs side by side, with the first difference marked.
 import { Braid } from "./braid.js";
-import { sumsTable } from "./changes.js";
+import { changeList, sumsTable, trialNote } from "./changes.js";
+import { addTaskDialog } from "./datasets.js";
 import { bdi, button, chip, duration, line, link, many, money, problem, runAddress, shown, tokens } from "./dom.js";
 import { html } from "./html.js";
 import { openDialog } from "./improve.js";
 import { answerOf } from "./markdown.js";
+import { rateControls } from "./rate.js";
 import { marked } from "./wire.js";
 
 // `at` counts characters by code point.
@@ -43,24 +45,39 @@ const headOf = (name, run) => {
   </header>`;
 };
 
-// What was changed, what it did to the answer, and what both took.
-const summary = (a, b, names, differences) => {
-  const changed = b.settings.changed || [];
-  const used = (run, name) => (name === "tokens" ? run.in + run.out : run[name]);
+// The two answers, what was changed, and what can be done next: judge the fork, keep it as a test, try the change on
+// more runs.
+const summary = (source, a, b, names, differences) => {
+  const isFork = b.parent === a.run;
   const isOver = [a, b].every((run) => run.status !== "running");
-  const difference = (name, words, isOpen) =>
-    differences[name] &&
-    html`<details open=${isOpen}>
-      <summary>Difference of the ${words}</summary>
-      <pre class="exact" dir="auto">${marked(...differences[name])}</pre>
-    </details>`;
+  const used = (run, name) => (name === "tokens" ? run.in + run.out : run[name]);
   const sums = ["tokens", "cost", "seconds", "steps"].map((name) => [name, used(a, name), used(b, name)]);
-  return [
-    changed.length ? html`<p><strong>Changed: </strong>${bdi(changed.join(", "))}</p>` : null,
-    difference("instructions", "instructions", false),
-    difference("answer", "answers", true),
-    isOver ? sumsTable(sums, names) : null,
-  ];
+  const answer = (run) => html`<dd class="short-answer">${shown((run.answer ?? run.reason ?? "").slice(0, 600))}</dd>`;
+  const { changes } = differences;
+  const named = changes.map(([name]) => name.replace("limit ", "limits."));
+  const others = (b.settings.changed || []).filter((each) => !named.includes(each) && each !== "models");
+  const like = { like: b.run, ...(b.agent ? { agent: b.agent } : { loop: a.loop }) };
+  const more = link("Try this on more runs", `#/changes/new?${new URLSearchParams(like)}`, { class: "act" });
+  const keep = button("Keep as test", () => addTaskDialog(source, b), { class: "act" });
+  return html`<section class="first" aria-label="The answers">
+      <dl class="parting"><dt>${names[0]}</dt>${answer(a)}<dt>${names[1]}</dt>
+        ${differences.answer ? html`<dd class="short-answer">${marked(...differences.answer)}</dd>` : answer(b)}</dl>
+      ${isOver && isFork && html`<div class="buttons">${rateControls(source, b)}${keep}${more}</div>`}</section>
+    ${isFork && html`<section aria-label="What was changed">
+      ${others.length > 0 && html`<p><strong>Changed: </strong>${bdi(others.join(", "))}</p>`}
+      ${changeList(changes)}${trialNote(b.agent, changes)}</section>`}
+    ${isOver ? sumsTable(sums, names) : null}`;
+};
+
+// The way back to the change to which a fork belongs, and to the pairs before and after it.
+const drawTrail = async (place, source, name, run) => {
+  const { rows } = await source.change(name);
+  const pairs = rows.filter((each) => each.after);
+  const at = pairs.findIndex((each) => each.run === run);
+  const pair = (words, each) =>
+    each && html` · ${link(words, `#/sides/${[each.run, each.after.run].map(encodeURIComponent).join("/")}`)}`;
+  const change = link("This change", `#/changes/${encodeURIComponent(name)}`);
+  place.replaceChildren(html`${link("Changes", "#/changes")} / ${change} / side by side${pair("Previous pair", pairs[at - 1])}${pair("Next pair", pairs[at + 1])}`);
 };
 
 export const sidesPage = async (place, source, a, b) => {
@@ -88,7 +105,7 @@ export const sidesPage = async (place, source, a, b) => {
   const mark = async () => {
     const differences = await source.differences(a, b);
     const now = JSON.stringify([found.first, found.same, differences, found.a.run, found.b.run]);
-    if (now !== last) top.replaceChildren(drawHead(place, found, names, differences)); // else what is open stays
+    if (now !== last) top.replaceChildren(drawHead(place, source, found, names, differences)); // else what is open stays
     last = now;
     markSteps(place, found);
   };
@@ -119,15 +136,16 @@ export const sidesPage = async (place, source, a, b) => {
   };
 };
 
-const drawHead = (place, { a, b, first, same }, names, differences) => {
+const drawHead = (place, source, { a, b, first, same }, names, differences) => {
   const question = a.run.question === b.run.question && a.run.question.slice(0, 600);
   const alike = html`<p><strong>They are alike</strong> in all that was decided.</p>`;
   const difference = first ? firstDifference(place, first, same, names) : alike;
-  return html`<p class="crumbs">${link("Runs", "#/")} / side by side</p>
-    <h1 tabindex="-1">Two runs side by side</h1>
+  const trail = html`<p class="crumbs">${link("Runs", "#/")} / side by side</p>`;
+  if (differences.change) drawTrail(trail, source, differences.change, a.run.run).catch(() => {});
+  return html`${trail}<h1 tabindex="-1">Two runs side by side</h1>
     ${question && html`<p class="lede">${bdi(question)}</p>`}
-    <section class="first" aria-label="First difference">${difference}</section>
-    ${summary(a.run, b.run, names, differences)}`;
+    ${summary(source, a.run, b.run, names, differences)}
+    <section class="first" aria-label="First difference">${difference}</section>`;
 };
 
 const firstDifference = (place, first, same, names) => {

@@ -74,7 +74,7 @@ export const server = {
   fork: (id, body) => post(path("runs", id, "fork"), body),
   changeable: (id) => get(["runs", id, "change"]),
   differences: (a, b, step = "") => get(["sides", "differences"], { a, b, step }),
-  estimate: (body) => post(path("changes", "estimate"), body),
+  estimate: (runs, filters) => post(at(path("changes", "estimate"), filters), { runs }),
   beginChange: (body) => post(path("changes"), body),
   changes: () => get(["changes"]),
   change: (name) => get(["changes", name]),
