@@ -29,11 +29,12 @@ export const sumsTable = (rows, [before, after] = ["Before", "After"]) => {
 };
 
 // What was changed: short values as an arrow, texts as their difference.
-const changeList = (changes) =>
+export const changeList = (changes) =>
   changes.map(([name, before, after, difference]) => {
     const isLong = name === "instructions" || name.startsWith("prompt ");
     if (!isLong) return html`<p>${name}: <del>${shown(before || "none")}</del> → <ins>${shown(after)}</ins></p>`;
-    const text = difference ? marked(...difference) : [before && html`<del>${shown(before)}</del>`, after && html`<ins>${shown(after)}</ins>`];
+    const both = [before && html`<del>${shown(before)}</del>`, after && html`<ins>${shown(after)}</ins>`];
+    const text = difference ? marked(...difference) : both;
     return html`<p>${name}:</p><pre class="exact" dir="auto" tabindex="0">${text}</pre>`;
   });
 
@@ -104,7 +105,10 @@ export const changesPage = async (place, source, name) => {
     hasLeft = false,
     turns = 0,
     last = "";
-  const drawn = new Map(); // the rows, each with what it shows: one that has not changed keeps what the user writes
+  // A row that has not changed stays where it is, with what the user writes, and hears each click.
+  const top = html`<div></div>`, body = html`<tbody></tbody>`, drawn = new Map();
+  place.append(html`${top}<div class="box" tabindex="0" role="region" aria-label="The runs and their forks">
+    <table class="pairs">${heads("Question", "Before", "After", "", "Tokens", "USD")}${body}</table></div>`);
   const drawRow = (each) => {
     const [key, before] = drawn.get(each.run) || [];
     if (key === JSON.stringify(each)) return before;
@@ -125,24 +129,27 @@ export const changesPage = async (place, source, name) => {
     const worse = found.rows.filter((each) => each.sign === "worse" && !each.is_test && each.before.answer);
     if (worse.length) acts.append(button("Keep the worse ones as tests", () => addTasksDialog(source, worse, read)));
     const agent = found.rows.find((each) => each.before)?.before.agent || "";
-    const at = document.activeElement;
     const states = [
       `${ended} of ${many(count, "run")} done`,
       waits && `${waits} wait for approval`,
       found.is_cancelled && "cancelled",
     ];
-    place.replaceChildren(html`<header class="run-head">${improveTabs("changes")}
+    top.replaceChildren(html`<header class="run-head">${improveTabs("changes")}
         <h1 tabindex="-1">Change: ${shown(flat(found.title) || name)}</h1>
         <p class="quiet">${when(found.started)}${found.by && ` · ${flat(found.by)}`}</p>
         <p role="status">${states.filter(Boolean).join(", ")}</p>
         <progress max=${count} value=${ended} aria-label="Runs that are done"></progress>${acts}
         <details open><summary>What was changed</summary>${changeList(found.changes)}</details>
         ${ended === count && trialNote(agent, found.changes)}</header>
-      ${found.summary && summaryOf(found.summary)}
-      <div class="box" tabindex="0" role="region" aria-label="The runs and their forks"><table class="pairs">
-        ${heads("Question", "Before", "After", "", "Tokens", "USD")}
-        <tbody>${found.rows.map(drawRow)}</tbody></table></div>`);
-    if (place.contains(at)) at.focus({ preventScroll: true });
+      ${found.summary && summaryOf(found.summary)}`);
+    found.rows.forEach((each, i) => {
+      const row = drawRow(each), old = body.children[i];
+      if (old === row) return;
+      const focused = [...(old?.querySelectorAll("button") || [])].indexOf(document.activeElement);
+      if (old) old.replaceWith(row);
+      else body.append(row);
+      row.querySelectorAll("button")[focused]?.focus({ preventScroll: true });
+    });
   };
   const read = async () => {
     clearTimeout(timer);

@@ -77,7 +77,8 @@ const drawTrail = async (place, source, name, run) => {
   const pair = (words, each) =>
     each && html` · ${link(words, `#/sides/${[each.run, each.after.run].map(encodeURIComponent).join("/")}`)}`;
   const change = link("This change", `#/changes/${encodeURIComponent(name)}`);
-  place.replaceChildren(html`${link("Changes", "#/changes")} / ${change} / side by side${pair("Previous pair", pairs[at - 1])}${pair("Next pair", pairs[at + 1])}`);
+  const others = [pair("Previous pair", pairs[at - 1]), pair("Next pair", pairs[at + 1])];
+  place.replaceChildren(html`${link("Changes", "#/changes")} / ${change} / side by side${others}`);
 };
 
 export const sidesPage = async (place, source, a, b) => {
