@@ -13,9 +13,8 @@ run: $(STAMP)  ## set up, then answer a two-step question with the embedded mode
 	PLAIT_GUIDE=1 $(BIN)/plait run "How many more people live in Lyon than in Nice?" \
 		--tools lookup:examples/cities.json --tools calculator
 
-# Two processes for each core: two thirds of a test's time it waits for a server, a browser or a killed process.
 test: $(STAMP)  ## all tests, on all cores; fetches the small test model once
-	$(BIN)/python -m pytest -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 campaign: $(STAMP)  ## long tests: kills, fuzzing, damage and load; `make campaign ARGS=--short` takes a minute
 	$(BIN)/python tests/campaign $(ARGS)

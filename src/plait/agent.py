@@ -440,26 +440,11 @@ class Agent(AgentPlans[DepsT, OutputT]):
         deps: DepsT | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
-        **about: Unpack[RunAnnotations],
-    ) -> Run[OutputT]:
-        """Start a new run from a step of another one. See `fork`."""
-        more: dict[str, Any] = {"question": question, "results": results, "deps": deps}
-        return await self._afork(run, at, on_event=on_event, on_wait=on_wait, **more, **about)
-
-    async def _afork(
-        self,
-        run: str | Run[Any],
-        at: int,
-        *,
-        question: str | None = None,
-        results: Mapping[str, str] | None = None,
-        deps: DepsT | None = None,
-        on_event: Callable[[Event], None] | None = None,
-        on_wait: OnWait | None = None,
         unchanged: Container[str] = (),
         **about: Unpack[RunAnnotations],
     ) -> Run[OutputT]:
-        """Fork a run. What is `unchanged` is not recorded as a change: a server caps limits that users did not set."""
+        """Start a new run from a step of another one. See `fork`. Settings that are `unchanged` are not recorded as
+        changes: a server caps limits that users did not set."""
         check_call(on_event)
         annotations = check_annotations(**about)
         if not isinstance(at, int):

@@ -15,6 +15,7 @@ from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.runs import RunManager
 from plait.server.service import parse_body
+from plait.view.html_file import read_asset, site_frame
 
 PAGES = resources.files("plait.view.page")
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
@@ -32,19 +33,20 @@ class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
 def page_routes(manager: RunManager) -> list[Route]:
     async def index(request: Request) -> Response:
         """Return the page of runs, or the one that asks for the token."""
-        return answer(request, "index.html")
+        return answer(request, read_asset("index.html"))
 
     async def chat(request: Request) -> Response:
         """Return the page to talk to agents, or the one that asks for the token."""
-        return answer(request, "chat.html")
+        page = site_frame().replace('page.css">', 'page.css">\n<link rel="stylesheet" href="page/chat.css">')
+        return answer(request, page.replace("page/main.js", "page/chat.js"))
 
-    def answer(request: Request, name: str) -> Response:
+    def answer(request: Request, page: str) -> Response:
         caller = request.state.caller
         is_known = caller is not None and not caller.is_client and "login" not in request.query_params
         if not is_known and manager.proxy_users.are_set and not manager.tokens.open_pages:
             text, hint = "The pages need a user's name.", "Open them through the proxy."
             raise RequestRejected(401, text, hint=hint, kind="authentication_error", code="bad_token", metric="token")
-        return _page(request, name if is_known else "login.html")
+        return _respond(request, (page if is_known else read_asset("login.html")).encode(), "html")
 
     async def asset(request: Request) -> Response:
         """Return a script, a style or a picture of the pages."""
@@ -52,7 +54,7 @@ def page_routes(manager: RunManager) -> list[Route]:
         is_name = name.replace(".", "").replace("-", "").isalnum() and name.endswith((".js", ".css", ".svg"))
         if not is_name or not PAGES.joinpath(name).is_file():
             raise RequestRejected(404, f"There is no page {name!r}.")
-        return _page(request, name)
+        return _respond(request, PAGES.joinpath(name).read_bytes(), name.rpartition(".")[2])
 
     async def login(request: Request) -> Response:
         """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
@@ -81,11 +83,10 @@ def page_routes(manager: RunManager) -> list[Route]:
     return [Route("/", index), Route("/chat", chat), Route("/page/{name}", asset), *actions]
 
 
-def _page(request: Request, name: str) -> Response:
-    content = PAGES.joinpath(name).read_bytes()
+def _respond(request: Request, content: bytes, kind: str) -> Response:
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     # A page is asked for each time it is opened; what has not changed is not sent again.
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Cookie"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return Response(content, media_type=KINDS[name.rpartition(".")[2]], headers=headers)
+    return Response(content, media_type=KINDS[kind], headers=headers)

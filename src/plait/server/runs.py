@@ -221,8 +221,8 @@ class RunManager:
         return active
 
     async def fork_with(self, agent: Agent, head: RunHead, at: int, **more: Any) -> ActiveRun:
-        """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent._afork`."""
-        work = partial(agent._afork, head.run, at, **more)
+        """Start a fork of a recorded run with an agent. `more` are the arguments of `Agent.afork`."""
+        work = partial(agent.afork, head.run, at, **more)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, None), work)
 
     def annotate_fork(self, head: RunHead, caller: Caller) -> RunAnnotations:

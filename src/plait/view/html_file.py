@@ -96,6 +96,11 @@ def read_asset(name: str) -> str:
     return resources.files("plait.view.page").joinpath(name).read_text("utf-8")
 
 
+def site_frame() -> str:
+    """Return the page of runs for another address of the site: its links lead to the pages of the site."""
+    return read_asset("index.html").replace('href="#/', 'href="./#/')
+
+
 def _shrink(each: HttpExchange) -> dict[str, Any]:
     """Return an exchange with only the changes of its request, so that the file does not grow quadratically."""
     response = each.response

@@ -27,7 +27,7 @@ from plait.lab.page.records import (
     shorten,
 )
 from plait.lab.results import CellResult
-from plait.view.html_file import bundle_script, read_asset
+from plait.view.html_file import bundle_script, read_asset, site_frame
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -68,10 +68,10 @@ def render_served_page(comparison: Comparison, runs: str) -> str:
         draw = ""
     linked = {each.run: LINKED for each in comparison.results}
     parts = _page_parts(comparison, draw)
-    bar, page = bundle_script("bar.js"), read_asset("index.html")
+    bar, page = bundle_script("bar.js"), site_frame()
     header = page[page.index('<header class="top">') : page.index("</header>")] + "</header>"
     here = '<a href="./#/comparisons"'
-    parts["header"] = header.replace('href="#/', 'href="./#/').replace(here, f'{here} aria-current="page"')
+    parts["header"] = header.replace(here, f'{here} aria-current="page"')
     parts["hashes"] = [*parts["hashes"], hash_source(bar)]
     parts["facts"] = [("Suite", parts["suite"]), *parts["facts"]]
     return _fill_template(comparison, {**parts, "bar": bar}, {}, linked, runs)

@@ -11,8 +11,12 @@ import { Turn, earlierTurn, sending } from "./turn.js";
 
 const POLL = 10_000;
 const main = document.getElementById("main"),
-  side = document.getElementById("side"),
+  side = html`<aside id="side" class="side" aria-label="Conversations"></aside>`,
   tools = document.getElementById("tools");
+const frame = html`<div class="chat">${side}</div>`;
+main.replaceWith(frame);
+frame.append(main);
+document.querySelector('nav.pages a[href="chat"]').setAttribute("aria-current", "page");
 let agents = [],
   recent = [],
   talk = null,
