@@ -130,7 +130,11 @@ def some_of(cases: Iterable[T], step: int = 3, first: int = 0) -> list[T]:
 only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")
 """For what takes long and is tested in small elsewhere."""
 
-LOOKS = [(1440, False), (390, True), *([(1440, True), (390, False)] if CAMPAIGN else [])]
+LOOKS = (
+    [(width, dark) for width in (390, 768, 1600) for dark in (False, True)]
+    if CAMPAIGN
+    else [(1440, False), (390, True)]
+)
 """Widths of a page and whether it is dark."""
 
 LONG = 1 << 17 if CAMPAIGN else 1 << 14

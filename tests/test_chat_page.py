@@ -350,7 +350,7 @@ async def test_the_page_fits_is_accessible_and_readable(
     agent = one_by_one(tmp_path / "j.db", *script, approve="effects")
     with serving(agent) as server:
         page = await opened(browser, server, width=width, dark=dark)
-        assert await window_axe.found(page, "minor") == []
+        assert await window_axe.found(page) == []
         await say(page, "How many people live in " + "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch" * 2)
         await page.wait_for("document.querySelector('.md table') !== null")
         await say(page, "Send it.")
@@ -360,13 +360,13 @@ async def test_the_page_fits_is_accessible_and_readable(
             f"{wide}.filter((each) => !each.closest('pre, .md-table')).map((each) => each.outerHTML.slice(0, 200))"
         )
         assert await page.evaluate(f"document.documentElement.scrollWidth <= innerWidth ? [] : {outside}") == []
-        assert await window_axe.found(page, "minor") == []
+        assert await window_axe.found(page) == []
         await shot(page, f"chat-{width}-{'dark' if dark else 'light'}")
         if width < 800:
             await page.click(".drawer")
             await page.wait_for("document.activeElement.matches('.closer')")
             await shot(page, f"chat-list-{width}-{'dark' if dark else 'light'}")
-            assert await window_axe.found(page, "minor") == []
+            assert await window_axe.found(page) == []
             here = await page.evaluate("location.href")
             for closes in ("document.activeElement.click()", "history.back()"):
                 await page.evaluate(closes)

@@ -27,7 +27,7 @@ def source() -> str:
     return Path(spec.origin).with_name("axe.min.js").read_text("utf-8")
 
 
-async def found(page: Page, least: str = "serious", within: str = "html") -> list[str]:
+async def found(page: Page, least: str = "minor", within: str = "html") -> list[str]:
     """What axe has against a part of the page, at least that grave: rule, what is wrong, where. Behind an open dialog
     axe takes the dialog for the background: check them one by one."""
     grades = ["minor", "moderate", "serious", "critical"]
