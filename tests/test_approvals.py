@@ -7,6 +7,8 @@ import json
 import os
 import pty
 import sqlite3
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from mcp_support import until
 from plait.config import ServeTable
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Splitter, Task, Waiting, ask
 from plait.core.errors import BadAnswer, JournalError, StaleAnswer
+from plait.core.events import Noted
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Decision, ResultRecord
@@ -422,6 +425,28 @@ def test_a_fork_takes_no_open_question_and_no_unused_approval_along(journal: Pat
     asyncio.run(approved_and_left(journal, run.id))
     assert agent.fork(run.id, 2).status == "waiting" and SENT == []
     assert agent.resume(run.id).status == "waiting" and SENT == ["one"]  # in the run itself it counts
+
+
+def test_who_approved_stays_on_record_when_the_process_is_killed_before_the_call(journal: Path) -> None:
+    agent = sending(journal, "one", "two")
+    run = agent.run("?")
+    # The first event of a resumed run comes when the answer is on record.
+    code = f"""
+import asyncio, os, pathlib
+from test_approvals import sending
+agent, die = sending(pathlib.Path({str(journal)!r}), "one", "two"), lambda event: os.kill(os.getpid(), 9)
+asyncio.run(agent.aresume({run.id!r}, "yes", question={asked(run)!r}, by="bob", on_event=die))
+"""
+    died = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, timeout=60)
+    assert died.returncode == -9 and Journal.at(journal).run(run.id).status == "interrupted"
+    run = agent.resume(run.id)
+    assert run.status == "waiting" and SENT == ["one"]
+    run = agent.resume(run, 'edit {"text": "three"}')  # in Python nobody has a name
+    assert SENT == ["one", "three"] and agent.replay(run).whole
+    for each in (run, agent.fork(run.id, 3)):
+        said = [event.data for event in each.events if isinstance(event, Noted) and event.kind == "told"]
+        assert [data["by"] for data in said] == ["bob", ""] and all(data["at"] > 0 for data in said)
+    assert b"bob" not in b"".join(row.body or b"" for row in run.trace)  # the model does not learn it
 
 
 def test_what_was_asked_needs_an_answer_though_the_policy_has_changed(journal: Path) -> None:

@@ -215,7 +215,8 @@ async def test_a_call_is_edited_approved_and_refused_inline_also_below_a_child(
         page = await opened(browser, server)
         await say(page, "Send it.")
         await page.wait_for("document.querySelector('.ask form') !== null")
-        assert "Approve send?" in await page.text(".ask")
+        assert (await page.text(".ask")).startswith("Approve this call?\n\nsend: Sends a text.")
+        assert await page.text(".ask .fields dl") == "text\nCall Lyon."
         assert (
             await page.evaluate("document.querySelector('#message').placeholder") == "Answer the question above first"
         )
@@ -232,14 +233,20 @@ async def test_a_call_is_edited_approved_and_refused_inline_also_below_a_child(
         await page.wait_for("document.querySelector('.ask form') !== null")
         run = json.loads(await page.evaluate("fetch('api/runs').then((got) => got.text())"))["live"][0]["run"]
         (asked,) = (await asyncio.to_thread(server.ask, "GET", f"/api/runs/{run}"))[2]["waiting"]
-        told = {"answer": "yes", "question": asked["question"]}
+        told = {"answer": 'edit {"text": "Call Nice."}', "question": asked["question"]}
         await asyncio.to_thread(server.ask, "POST", f"/v1/runs/{run}/answer", told)  # another user was faster
         await has(page, "done", ".turn:last-child .md")
-        assert "Approved" in await page.text(".asks") and await page.count(".ask") == 0
+        assert await page.count(".ask") == 0 and await page.text(".receipt") == "Approved with changes · send"
+        await page.click(".receipt > summary")
+        changed = '[...document.querySelectorAll("%s :is(del, ins)")].map((each) => each.innerText)'
+        assert await page.evaluate(changed % ".receipt") == ["Call Lyon.", "Call Nice."]
         await page.click(".trace > summary")
+        await page.wait_for("document.querySelector('.trace .is-wait') !== null")
+        assert await page.evaluate(changed % ".trace .is-wait") == ["Call Lyon.", "Call Nice."]
         await page.wait_for("document.querySelector('.child summary') !== null")
         await page.evaluate("document.querySelector('.child summary').click()")
         await page.wait_for("document.querySelectorAll('.child .step').length === 2")
+        assert await page.evaluate(changed % ".child .action") == ["Call Lyon.", "Call Nice."]
         assert page.problems == []
         await page.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,14 +18,17 @@ from lazily import skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
+from click.testing import CliRunner  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
 import plait  # noqa: E402
 import window_axe  # noqa: E402
 from browser import Browser, Page  # noqa: E402
 from patience import patience  # noqa: E402
+from plait.cli.commands import plait as command  # noqa: E402
 from plait.config import ServeTable, load  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
+from plait.journal.open_questions import read_questions  # noqa: E402
 from plait.journal.store import Journal, wait_for  # noqa: E402
 from plait.server import guard  # noqa: E402
 from plait.server.agents import serve_agent  # noqa: E402
@@ -34,6 +38,8 @@ from plait.server.errors import RequestRejected  # noqa: E402
 from plait.server.guard import CLIENTS, OPEN, find_needs  # noqa: E402
 from plait.server.openapi import RoleRoute  # noqa: E402
 from plait.server.proxy_users import ProxyUsers  # noqa: E402
+from postgres_server import shared_server  # noqa: E402
+from test_service import read_events  # noqa: E402
 from window_server import ALICE, BOB, FULL, ONE, USERS, Here, asked, serving  # noqa: E402
 from window_support import action, answer, population, react, send, turn  # noqa: E402
 
@@ -414,6 +420,42 @@ def test_only_the_role_approve_approves_and_a_question_is_for_its_asker(journal:
         assert here.ask("POST", f"/v1/runs/{run}/cancel", {}, token=ALICE)[0] == 202
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_the_record_names_who_answered_and_nobody_can_claim_anothers_name(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place: Any = tmp_path / "j.db" if store == "sqlite" else shared_server().new_journal()
+    script = [action("send", {"text": "hi"}), answer("sent")] * 3
+    agent = react(place, model=plait.Scripted(script, by_turn=False), approve="effects")
+    roles = {"alice": ["use", "approve"], "bob": ["view", "approve"]}
+    with serving(agent, users=USERS, roles=roles) as here:
+
+        def ask(run: str) -> str:
+            return str(here.ask("GET", f"/v1/runs/{run}", token=BOB)[2]["questions"][0]["question"])
+
+        run = begin(here, ALICE)
+        said = {"answer": 'edit {"text": "ho"}', "question": ask(run)}
+        path, forged = f"/v1/runs/{run}/answer", {HEADER: "alice"}
+        assert here.ask("POST", path, {**said, "by": "alice"}, token=BOB)[0] == 400
+        assert here.ask("POST", path, said, forged, token=BOB)[0] == 202
+        assert ended(here, run, "answered")
+        steps = here.ask("GET", f"/api/runs/{run}", token=ALICE)[2]["steps"]
+        call, wait = [item for step in steps for item in step["items"] if item["kind"] in ("call", "wait")]
+        for item in (call, wait):
+            assert (item["by"], item["approved"], item["changed"]) == ("bob", True, '{"text": "ho"}')
+            assert time.time() - 60 < item["answered"] <= time.time()
+        (told,) = [data for _, kind, data in read_events(here.port, run, token=BOB) if data.get("kind") == "told"]
+        assert told["data"] == {"by": "bob", "at": wait["answered"]}
+        shown = CliRunner().invoke(command, ["show", run, "--journal", str(place)]).output
+        assert re.search(r"Note \(told\): approved, with .* \(bob, 20\d\d-.*\)", shown)
+
+        # An own question in the chat: the name in the body is that of nobody.
+        run = begin(here, ALICE, session="s")
+        said = {**asked(f"no {ask(run)} not now", session="s"), "user": "bob"}
+        assert here.ask("POST", CHAT, said, token=ALICE)[0] == 200
+        assert [each.by for each in wait_for(read_questions(here.manager.journal.store, run))] == ["alice"]
+
+
 def test_a_fork_of_anothers_run_is_the_forkers(journal: Path) -> None:
     with serving(told(journal), users=USERS, roles={"bob": ["view", "change"]}) as here:
         run = begin(here, ALICE, session="trip")
@@ -522,6 +564,8 @@ async def test_the_page_offers_what_its_user_may_do(journal: Path) -> None:
                     await page.evaluate("document.querySelector('dialog .buttons button:last-child').click()")
                     await page.click("form.answer .approve")
                     await page.wait_for("document.querySelector('.outcome').innerText === 'sent'")
+                    assert "Approved by bob." in (shown := await page.text("#step-1")) and "by bob · just now" in shown
+                    await shot(page, "approved-1280")
                     await page.click(".caller")
                 await page.click("dialog .main-act")
                 await page.wait_for_selector("#token")

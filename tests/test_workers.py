@@ -21,6 +21,7 @@ import plait
 from plait.core import Waiting
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.events import Answer, Asked, Began
+from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.postgres.log import PostgresLog
 from plait.journal.postgres.store import PostgresStore
@@ -456,8 +457,9 @@ async def test_an_answer_to_a_run_that_is_cancelled_meanwhile_does_not_wait_for_
     question = ((await store.find_run(run)).outcome or {})["question"]
     await plait.open_journal(address).acancel(run)
     with pytest.raises(JournalError, match="cancelled while it was answered"):
-        await hand_over(agent, run, "yes", question)
+        await hand_over(agent, run, "yes", question, "bob")
     assert (await store.find_run(run)).status == "cancelled"
+    assert [each.by for each in await read_questions(store, run)] == ["bob"]
     assert (await agent.aresume(run)).status == "answered"
 
 

@@ -358,9 +358,11 @@ class Agent(AgentPlans[DepsT, OutputT]):
         force: bool = False,
         on_wait: OnWait | None = None,
         request: str = "",
+        by: str = "",
     ) -> Run[OutputT]:
         """Resume a run. See `resume`. `force` takes over a run that another machine started. `request` is a name of
-        this request, which the record gets with the answer: whoever sends it again can see that it was done."""
+        this request, which the record gets with the answer: whoever sends it again can see that it was done. `by` is
+        the name of the user who answers, for the record."""
         check_call(on_event)
         if answer is not None and not isinstance(answer, str):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
@@ -379,7 +381,7 @@ class Agent(AgentPlans[DepsT, OutputT]):
         timeline = await read_timeline(store, row.head.run, bodies=False)
         async with open_deps(agent.make_deps, deps) as deps:
             run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
-            said: dict[str, Any] = {"answer": answer, "question": question, "request": request}
+            said: dict[str, Any] = {"answer": answer, "question": question, "request": request, "by": by}
             run_spec, log = await runs.claim(run_spec, row.head, store, force=force, **said)
             return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 

@@ -146,14 +146,14 @@ class QueueWorker:
                 await self.store.block(run, version, reason)
 
 
-async def hand_over(agent: Agent[Any, Any], run: str, answer: str | None, question: str | None) -> None:
-    """Record the user's answer to a question of a run that is in a queue, and let a worker go on with it. Raises as
+async def hand_over(agent: Agent[Any, Any], run: str, answer: str | None, question: str | None, by: str) -> None:
+    """Record the answer of the user `by` to a question of a run in a queue, and let a worker go on with it. Raises as
     `Agent.aresume` does, and `JournalError` if the run was cancelled meanwhile."""
     agent, store, row = await agent._find_recorded(run)
     timeline = await read_timeline(store, row.head.run, bodies=False)
     async with open_deps(agent.make_deps, None) as deps:
         run_spec = await agent._runs.prepare_resume(row.head, timeline, None, deps)
-        _, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question)
+        _, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, by=by)
         if await require_queue(store).list_queue(run=row.head.run):
             await log.hand_back()
             return

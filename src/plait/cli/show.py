@@ -157,6 +157,10 @@ def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], files:
         click.echo(f"Attached: {clean(', '.join(map(str, head.attachments)))}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
     for event in events:
+        match event:
+            case ev.Noted(kind="told", text=text, data={"by": by, "at": float(at)}):
+                who = f"{by}, " if by else ""
+                event = msgspec.structs.replace(event, text=f"{text} ({who}{format_time(at)})")
         view(event)
     view.close()
     if files:

@@ -135,7 +135,8 @@ class Noted(Struct, frozen=True, tag="noted"):
     """A remark: a repair, a cut, a retry, a repeated call, a limit that is near.
 
     `data` is the JSON value that a tool reports with `Context.report_progress` (kind "progress") or sets with
-    `Context.set_state` (kind "state"); None for others.
+    `Context.set_state` (kind "state"). Of an answer of the user (kind "told") it is the user's name `by`, "" if that is
+    not known, and the time `at` in seconds since 1970. None for others.
     """
 
     step: int

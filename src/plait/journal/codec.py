@@ -97,7 +97,7 @@ def _type_values(record: Record) -> Record:
     value = msgspec.convert(record.value, types.result)
     if record.value_is_text and isinstance(value, Observation):
         value = structs.replace(value, value=value.text)
-    return ResultRecord(record.key, record.step, record.work, value, asked)
+    return structs.replace(record, value=value, asked=asked, value_is_text=False)
 
 
 _UNKNOWN = ValueTypes()

@@ -200,7 +200,7 @@ class Timeline:
                 self._other_works[record.key] = other = OtherWork(record.key, key.n, record.step, work, asked, made)
                 yield "began", other
             case ResultRecord():
-                yield from self._end(row.seq, key, record, body)
+                yield from self._end(row, key, record, body)
                 if record.work not in ("question", "decision"):
                     self._close(record.key)
             case RaisedRecord():
@@ -214,13 +214,13 @@ class Timeline:
             case NoteRecord():
                 yield "noted", RecordedNote(record.key, key.note, record.step, record.kind, record.text, record.value)
 
-    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> _Changes:
+    def _end(self, row: Row, key: Key, record: ResultRecord, body: bytes | None) -> _Changes:
         value, asked = record.value, None if record.asked is UNSET else record.asked
         match record.work:
             case "request":
                 found = self._model_calls.get(_remove_attempt(record.key))
                 if found is not None:
-                    response = RecordedResponse(**asdict(value), seq=seq, body=body)
+                    response = RecordedResponse(**asdict(value), seq=row.seq, body=body)
                     attempts = tuple(
                         replace(each, response=response) if each.number == key.attempt else each
                         for each in found.attempts
@@ -245,7 +245,9 @@ class Timeline:
             case "code":
                 yield "ran", CodeTurn(**asdict(value), key=record.key, n=key.n, step=record.step, artifacts=body)
             case "question" | "decision" if record.key in self._questions:
-                self._questions[record.key] = answered = replace(self._questions[record.key], answer=value)
+                asked = self._questions[record.key]
+                answered = replace(asked, answer=value, by=record.by, answered=row.at)
+                self._questions[record.key] = answered
                 call = self._tool_calls.get(key.owner)
                 if call is not None and not call.begun and isinstance(value, Decision) and value.action == "edit":
                     edited = replace(answered.call or call.call, input=answered.edited_input, by_code=False)

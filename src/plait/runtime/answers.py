@@ -73,9 +73,10 @@ def begins_with_yes(answer: str) -> bool:
     return bool(more) and first.strip(",.;:!-") in YES
 
 
-def record_answer(question: Question, value: str | Decision) -> ResultRecord:
-    """Return the row that holds an answer."""
-    return ResultRecord(question.key, question.step, "question" if isinstance(value, str) else "decision", value)
+def record_answer(question: Question, value: str | Decision, by: str = "") -> ResultRecord:
+    """Return the row that holds an answer, and the name of the user who gave it."""
+    work = "question" if isinstance(value, str) else "decision"
+    return ResultRecord(question.key, question.step, work, value, by=by)
 
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> Sequence[Question]:

@@ -123,13 +123,13 @@ def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event
             return [ev.Noted(step, *said)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
-        case "answered", Question(answer=Decision(action="edit")) as question:
-            edited = escape_hidden(msgspec.json.encode(question.edited_input).decode())
-            return [ev.Noted(0, "told", f"approved, with {edited}")]
-        case "answered", Question(answer=Decision(action=action, text=text)):
-            return [ev.Noted(0, "told", "approved" if action == "yes" else f"refused: {text}".removesuffix(": "))]
-        case "answered", Question(answer=answer):
-            return [ev.Noted(0, "told", str(answer or ""))]
+        case "answered", Question(answer=answer) as asked:
+            text = str(answer or "")
+            if isinstance(answer, Decision):
+                edited = escape_hidden(msgspec.json.encode(asked.edited_input).decode())
+                refused = f"refused: {answer.text}".removesuffix(": ")
+                text = {"yes": "approved", "edit": f"approved, with {edited}"}.get(answer.action, refused)
+            return [ev.Noted(0, "told", text, {"by": asked.by, "at": asked.answered})]
         case _, Resumption(lost=lost) if lost:
             return [ev.Noted(0, "journal", lost)]
         case _, OtherWork() as other:

@@ -77,9 +77,10 @@ async def claim(
     question: str | None = None,
     force: bool = False,
     request: str = "",
+    by: str = "",
 ) -> tuple[RunSpec, RunLog]:
     """Claim a recorded run, to continue it. `answer` is what the user says to the open `question` of that id. `request`
-    is on record with it.
+    is on record with it, and `by`, the user's name.
 
     Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
     taken, before anything is written: the run waits as before.
@@ -93,7 +94,7 @@ async def claim(
         asked: Question | None = None
         if answer is not None:
             asked = await require_open_question(store, head.run, question)
-            given = _read_answer(answer, asked, run_spec, head.run, rows)
+            given = _read_answer(answer, by, asked, run_spec, head.run, rows)
             if asked.run == head.run:
                 records.append((given, None))
         try:
@@ -218,7 +219,9 @@ def outcome_of(recorded: dict[str, Any]) -> Outcome:
     return cast(Outcome, msgspec.convert(recorded, Outcome))
 
 
-def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
+def _read_answer(
+    answer: str, by: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]
+) -> ResultRecord:
     """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
     named = without_id(answer, asked.question)
     binder = None
@@ -228,7 +231,7 @@ def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows
         value = read_answer(answer if named is None else named, asked, binder)
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
-    return record_answer(asked, value)
+    return record_answer(asked, value, by)
 
 
 _BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)

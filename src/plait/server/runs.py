@@ -189,7 +189,8 @@ class RunManager:
         `StaleAnswer` if the question is not open, and `RequestRejected` if the caller may not answer it.
         """
         head = self._require_resumable(await self._find_answerable(run, answer, question, caller))
-        work = partial(self.agent_for(head).aresume, head.run, answer, question=question, request=request)
+        said: dict[str, Any] = {"question": question, "request": request, "by": caller.name}
+        work = partial(self.agent_for(head).aresume, head.run, answer, **said)
         return await self._perform(ActiveRun(self.texts, agent_name(head), head.session, on_event), work)
 
     async def answer(
@@ -200,7 +201,7 @@ class RunManager:
         store, top = self.journal.store, await self._find_answerable(run, answer, question, caller)
         if has_queue(store) and await store.list_queue(run=top.head.run):
             head = self._require_resumable(top)
-            await hand_over(self.agent_for(head), head.run, answer, question)
+            await hand_over(self.agent_for(head), head.run, answer, question, caller.name)
             return head.run
         return (await self.resume_in_turn(run, answer, question=question, caller=caller)).run
 

@@ -42,8 +42,8 @@ class ItemFields(TokenCounts, total=False):
     - `note`: `word` (its kind), `sort` (its mark: see `SORTS`), `text`.
     - `wait`, a question to the user: `ask` (its kind), `text`, `call` (the key of the call that it is about, or ""),
       `tool` and `given` (the call's input), `why` (the text without the call itself), `told` (the answer, None while
-      it is open), `answered` (when, 0 if that is not known), `approved` (None: no approval). It and its call have
-      `changed`, the input that the user gave the call instead.
+      it is open). It and its call have what the user answered: `approved` (None: no approval), `by` (the user's name,
+      "" if that is not known), `answered` (when), `changed` (the input that the user gave the call instead).
     """
 
     phase: str
@@ -80,5 +80,6 @@ class ItemFields(TokenCounts, total=False):
     why: Text
     changed: str
     answered: float
+    by: str
     told: Text | None
     approved: bool | None

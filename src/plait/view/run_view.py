@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from html import escape
 from typing import Any
 
+from plait import loops
 from plait.core import traits_of
 from plait.core.errors import PlaitError, UnknownRun
 from plait.journal.entries import Question
@@ -18,10 +20,12 @@ from plait.journal.results import Results
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
+from plait.runtime.agents.agent_fields import AgentFields, record_settings
 from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run_files import list_shown
 from plait.runtime.spent import spent_in
+from plait.sandbox import AUTO, name_of
 from plait.view.plan_svg import STYLE, as_svg
 from plait.view.timeline import ViewerTimeline, question_item
 
@@ -72,6 +76,7 @@ def list_entry(row: RunRow) -> dict[str, Any]:
 def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
     """Return all facts of a run, without its steps and forks. While it runs, the rows so far give the totals."""
     outcome, head, owner = row.outcome or {}, row.head, ""
+    given, default = {**head.settings, **head.loop["options"]}, _default_settings(head.loop["name"])
     if row.status == "running" and row.owner:  # where it is performed: another process, or another machine
         owner = "here" if row.owner == owner_of_this_process() else "elsewhere"
     return {
@@ -88,6 +93,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "phase_models": {phase: str(model["spec"]) for phase, model in head.models.items()},
         "tools": [{"name": each["name"], "what": _shorten(each.get("description", ""))} for each in head.tools],
         "settings": {name: value for name, value in head.settings.items() if value not in (None, {}, [])},
+        "defaults": [name for name, value in given.items() if default.get(name, ...) == value],
         "history": len(head.history),
         "metadata": head.metadata,
         "plait": head.plait,
@@ -97,6 +103,17 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "tree": row.totals.get("tree"),
         "owner": owner,
     }
+
+
+@cache
+def _default_settings(loop: str) -> dict[str, Any]:
+    """Return the settings of an agent to which nothing but its loop was given."""
+    try:
+        made = loops.make(loop)
+    except PlaitError:  # it is not known here
+        return {}
+    more = {"sandbox": name_of(AUTO), "context_tokens": 0}
+    return {**record_settings(AgentFields(loop=made)), **more, **loops.options_of(made)}
 
 
 def read_rating(journal: Journal, row: RunRow) -> dict[str, str]:

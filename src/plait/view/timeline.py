@@ -196,7 +196,7 @@ class ViewerTimeline:
                 key = read_key(asked.key)
                 self._show_question(moment.at, asked.step, asked, key.owner if key.mark == "?" else "")
             case "answered", Question() as asked:
-                self._show_answer(asked, moment.at)
+                self._show_answer(asked)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
@@ -219,22 +219,22 @@ class ViewerTimeline:
         about["why"] = self._cut(why)
         self._add_item(at, step, question_item(asked), "wait", shown | about)
 
-    def _show_answer(self, asked: Question, at: float = 0.0) -> None:
-        answer, approved = asked.answer, None
-        item = self.items[question_item(asked)]
+    def _show_answer(self, asked: Question) -> None:
+        answer, item = asked.answer, self.items[question_item(asked)]
+        receipt: ItemFields = {"approved": None, "by": asked.by, "answered": asked.answered}
         if answer is None or isinstance(answer, str):
             text = answer or ""
         else:
-            approved = answer.action != "refuse"
+            receipt["approved"] = answer.action != "refuse"
             text = answer.text
             if answer.action == "edit":
-                changed = format_input(asked.edited_input)
-                text = f"made with {changed}"
-                self._change(item["id"], {"changed": changed})
-                of_call = self.items.get(f"c{item['call']}", {})
-                if of_call.get("tool") == item["tool"]:  # else the question is about a call of a child run
-                    self._change(of_call["id"], {"changed": changed})
-        self._change(item["id"], {"told": self._cut(text), "approved": approved, "answered": at})
+                receipt["changed"] = format_input(asked.edited_input)
+                text = f"made with {receipt['changed']}"
+            of_call = self.items.get(f"c{item['call']}", {})
+            is_own = of_call.get("tool") == item["tool"]  # else the question is about a call of a child run
+            if is_own and ("changed" in receipt or "changed" not in of_call):  # a change stands, whoever agrees to it
+                self._change(of_call["id"], receipt)
+        self._change(item["id"], {**receipt, "told": self._cut(text)})
 
     def _show_request(self, seq: int, at: float, call: ModelCall) -> None:
         id = f"m{call.key}"

@@ -11,6 +11,8 @@ import { long } from "./text.js";
 const WRITING = { text: "answer", output: "answer" };
 const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
 const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
+export const howAnswered = ({ approved, changed }) =>
+  approved === null ? "answered" : approved ? `approved${changed ? " with changes" : ""}` : "refused";
 const ANSWERED = { question: "question to you", approval: "", plan: "the plan " };
 
 // Between two steps the strands change places.
@@ -26,7 +28,7 @@ const crossing = (turn) => {
   </svg>`;
 };
 
-const CHANGED = () => html`<p class="quiet">Changed by the user before the call.</p>`;
+const changeTo = ({ changed }) => changed && html`<p class="changed">→ <ins>${shown(changed)}</ins></p>`;
 
 // A part of an item: of a strand (`kind` is "thought", "action", "observation" or "answer"), or a note.
 const part = (kind, label, ...inside) =>
@@ -238,9 +240,12 @@ export class Braid {
     const fields = item.input[1] ? null : fieldsOf(given);
     const isBrief = given.length <= 80 && !given.includes("\n");
     const brief = isBrief && given ? [" ", html`<code class="brief">${shown(given)}</code>`] : null;
-    const after = item.changed && html`<p class="changed">→ <ins>${shown(item.changed)}</ins></p>${CHANGED()}`;
     const input = fields ? this.fields(item, fields) : isBrief ? brief : this.text(item, "input", "code", "input");
-    const drawn = [part("action", "action", html`<code class="tool">${shown(item.tool)}</code>`, input, !fields && after)];
+    const by = item.by ? bdi(item.by) : "the user";
+    const how = item.changed ? ["Changed by ", by, " before the call."] : [item.approved ? "Approved by " : "Refused by ", by, "."];
+    const receipt = (item.changed || item.by) && html`<p class="quiet">${how}</p>`;
+    const tool = html`<code class="tool">${shown(item.tool)}</code>`;
+    const drawn = [part("action", "action", tool, input, !fields && changeTo(item), receipt)];
     for (const [id, status] of Object.entries(item.children || {})) drawn.push(this.childRun(id, status));
     if (item.state === "running") drawn.push(going(bdi(item.tool), " works"));
     if (item.state !== "done") return drawn;
@@ -286,7 +291,7 @@ export class Braid {
     const turn = html`<button type="button" class="act exact-input" aria-pressed="false" aria-label="Exact input"
       title="Exactly as it was written" onclick=${showExact}>{ }</button>`;
     const body = html`<div class="fields">${table}${turn}</div>`;
-    return after ? [body, CHANGED()] : body;
+    return body;
   }
 
   // The pictures among the results of a call or a piece of code, and links to other files.
@@ -329,26 +334,28 @@ export class Braid {
     ];
   }
 
+  // What the user is asked. The inputs of a call are a table, unless it stands above.
+  asked(item) {
+    const { ask, told } = item, label = "question";
+    if (ask !== "approval" || !item.tool) return this.text(item, "text", ask === "question" ? "prose" : "code", label);
+    const about = this.describe(item.tool);
+    const of = this.items.get(`c${item.call}`);
+    const isSeen = of?.tool === item.tool && (told || of.input[0] === item.given);
+    const fields = !isSeen && fieldsOf(item.given);
+    return html`<p><code class="tool">${shown(item.tool)}</code>${about && [": ", shown(about)]}</p>
+      ${fields && this.fields({ ...item, input: [item.given, 0] }, fields)}
+      ${!isSeen && !fields && [this.text(item, "text", "code", label), changeTo(item)]}
+      ${!told && this.user && html`<p class="quiet">Asked for by ${bdi(this.user)}.</p>`}
+      ${item.why[0] && this.text(item, "why", "prose", "reason")}`;
+  }
+
   wait(item) {
-    const { ask, approved, told } = item, isAbout = item.tool && ask === "approval";
-    const how = approved ? (item.changed ? "approved with changes" : "approved") : "refused";
-    const label = told && approved !== null ? `${ANSWERED[ask]}was ${how}` : ASKS[ask] || ask;
-    const asked = [];
-    if (isAbout) {
-      const about = this.describe(item.tool);
-      const of = this.items.get(`c${item.call}`);
-      const isSeen = of?.tool === item.tool && of.input[0] === item.given; // its table stands above
-      const fields = !told && !isSeen && fieldsOf(item.given);
-      asked.push(html`<p><code class="tool">${shown(item.tool)}</code>${about && [": ", shown(about)]}</p>`);
-      if (fields) asked.push(this.fields({ id: item.id, input: [item.given, 0] }, fields));
-      else if (!told && !isSeen) asked.push(this.text(item, "text", "code", label));
-      if (!told && this.user) asked.push(html`<p class="quiet">Asked for by ${bdi(this.user)}.</p>`);
-      if (item.why[0]) asked.push(this.text(item, "why", "prose", "reason"));
-    } else asked.push(this.text(item, "text", ask === "question" ? "prose" : "code", label));
-    const answeredAt = item.answered > 0 && html`<p class="quiet">${when(item.answered)}</p>`;
-    const words = told?.[0] && !(item.changed && isAbout) && this.text(item, "told", "prose", "your words");
-    const answer = told && (words || approved === null) && part("note is-told", "you", words);
-    return [part("note is-wait", label, asked, answeredAt), told ? answer || [] : this.waits(item)];
+    const { ask, approved, told } = item;
+    const label = told && approved !== null ? `${ANSWERED[ask]}was ${howAnswered(item)}` : ASKS[ask] || ask;
+    const by = [item.by && html`<span>by ${bdi(item.by)}</span>`, item.answered > 0 && when(item.answered)];
+    const words = told?.[0] && !item.changed && this.text(item, "told", "prose", "answer");
+    const answer = told && (words || approved === null) && part("note is-told", item.by ? bdi(item.by) : "you", words);
+    return [part("note is-wait", label, this.asked(item), told && line("quiet", ...by)), told ? answer || [] : this.waits(item)];
   }
 }
 

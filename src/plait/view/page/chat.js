@@ -2,7 +2,7 @@
 import { doing } from "./acts.js";
 import { showCaller } from "./caller.js";
 import { Composer } from "./composer.js";
-import { STATES, button, flat, line, problem, shown, when } from "./dom.js";
+import { STATES, bdi, button, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
 import { chat, server } from "./source.js";
@@ -52,8 +52,7 @@ class Talk {
       onStop: () => doing(this.composer.wrong, () => this.stop()),
       onChange: (text) => keepDraft(session, text),
     });
-    const about = (each) => `Loop ${each.loop}, ${each.model}`;
-    const options = agents.map((each) => html`<option value=${each.name} title=${about(each)}>${each.name}</option>`);
+    const options = agents.map((each) => html`<option value=${each.name}>${each.name}</option>`);
     this.agent = html`<select id="agent" aria-label="Agent" onchange=${() => this.drawHead()}>${options}</select>`;
     this.agent.hidden = agents.length < 2;
     this.choose(agent);
@@ -90,6 +89,7 @@ class Talk {
     } else if (agent)
       this.head.replaceChildren(html`<h1 tabindex="-1">Talk to <bdi>${shown(agent.name)}</bdi></h1>
         <p class="lede">${shown(agent.description)}</p>
+        ${line("facts-line", `Loop ${agent.loop}`, bdi(agent.model))}
         <p class="quiet">Files can be attached, pasted or dropped here.
           Everything is kept on record: you can look into each answer.</p>
         ${recent.length > 0 && html`<section class="recent"><h2>Continue</h2>

@@ -47,9 +47,12 @@ const aboutSection = (run, source) => {
   const tools = html`<ul class="tools">${run.tools.map(tool)}</ul>`;
   const folded = (words, content) => html`<details><summary>${words}</summary>${content}</details>`;
   const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions"].includes(name);
-  const settings = [...Object.entries(run.options), ...Object.entries(run.settings)]
-    .filter((each) => !isLeftOut(each))
-    .map(([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value))));
+  const settings = [...Object.entries(run.options), ...Object.entries(run.settings)].filter((each) => !isLeftOut(each));
+  const draw = ([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value)));
+  const isDefault = ([name]) => run.defaults.includes(name);
+  const listSettings = (list) => html`<dl class="settings">${list.map(draw)}</dl>`;
+  const [given, others] = [settings.filter((each) => !isDefault(each)), settings.filter(isDefault)];
+  const asDefault = `${number(others.length)} ${given.length ? "more " : ""}${others.length === 1 ? "has its default" : "have their defaults"}`;
   const facts = [
     fact("Run", html`<code>${run.run}</code>`),
     run.agent && fact("Agent", bdi(run.agent)),
@@ -72,7 +75,7 @@ const aboutSection = (run, source) => {
     fact("Tools", run.tools.length ? folded(many(run.tools.length, "tool"), tools) : "none"),
     fact("Started", when(run.started)),
     run.plait && fact("Plait", run.plait),
-    fact("Settings", folded("as it was started", html`<dl class="settings">${settings}</dl>`)),
+    fact("Settings", given.length > 0 && listSettings(given), others.length > 0 && folded(asDefault, listSettings(others))),
   ];
   return html`<section><h2>About</h2><dl>${facts}</dl></section>`;
 };

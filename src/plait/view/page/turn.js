@@ -1,6 +1,7 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
 import { doing, waitForm } from "./acts.js";
-import { announce, button, chip, flat, problem, shown, when } from "./dom.js";
+import { Braid, braidOptions, howAnswered } from "./braid.js";
+import { announce, bdi, button, chip, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
 import { chat, server } from "./source.js";
@@ -57,6 +58,8 @@ export class Turn {
       this.answer.end("");
       this.asks.replaceChildren();
       this.trace = new Trace(server, this.run);
+      const describe = (name) => this.trace.run?.tools.find((each) => each.name === name)?.what;
+      this.braid = new Braid(null, { ...braidOptions(server, this.run), describe }); // draws questions alone
       this.steps.replaceChildren(this.trace.place);
       const files = this.version.files.map((each) => attached(data.session, each));
       this.you.replaceChildren(said(this.version.question, files), this.edits);
@@ -177,16 +180,18 @@ export class Turn {
       open = new Set(this.waits.map((each) => each.item));
     for (const form of this.asks.querySelectorAll(".ask")) {
       if (open.has(form.dataset.item)) continue;
-      const { approved = null, told } = items.get(form.dataset.item) || {};
-      const words = approved === null ? "Answered" : approved ? "Approved" : "Refused";
-      form.replaceWith(html`<p class="quiet">${words}: ${shown(form.dataset.about)}
-        ${told?.[0] && [" · ", shown(flat(told[0], 200))]}</p>`);
+      const item = items.get(form.dataset.item), how = howAnswered(item);
+      const about = flat(item.ask === "approval" && item.tool ? item.tool : item.text[0], 80);
+      const said = !item.changed && item.told?.[0];
+      const words = html`${how[0].toUpperCase()}${how.slice(1)}${item.by && [" by ", bdi(item.by)]}`;
+      const facts = line("facts-line", words, bdi(about), said && bdi(flat(said, 200)));
+      form.replaceWith(html`<details class="receipt"><summary>${[...facts.childNodes]}</summary>
+        ${this.braid.asked(item)}</details>`);
     }
     for (const { item: id, question } of this.waits) {
       const item = items.get(id);
       if (!item || this.asks.querySelector(`[data-item="${CSS.escape(id)}"]`)) continue;
       const isQuestion = item.ask === "question";
-      const tool = flat(items.get(`c${item.call}`)?.tool || "this call", 80);
       const reopen = async () => {
         this.leave();
         await this.page.refresh();
@@ -195,10 +200,10 @@ export class Turn {
       const form = () => waitForm(server, { run: this.run }, item, question, reopen);
       const elsewhere = () => html`<p class="quiet">Somebody with the role 'approve' must answer this.
         <a href=${runPage(this.run)}>Link to the run</a></p>`;
-      const about = flat(item.text[0]);
-      this.asks.append(html`<section class="ask" data-item=${id} data-about=${about} aria-label="The agent asks">
-        <h3>${isQuestion ? "The agent asks" : item.ask === "plan" ? "Approve this plan?" : `Approve ${tool}?`}</h3>
-        ${long(item.text, { className: isQuestion ? "prose" : "code", label: "question" })}
+      const what = item.ask === "plan" ? "this plan" : item.tool ? "this call" : "this";
+      this.asks.append(html`<section class="ask" data-item=${id} aria-label="The agent asks">
+        <h3>${isQuestion ? "The agent asks" : `Approve ${what}?`}</h3>
+        ${this.braid.asked(item)}
         ${(isQuestion ? this.may.answer : this.may.approve) ? form() : elsewhere()}</section>`);
     }
   }
