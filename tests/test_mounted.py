@@ -16,6 +16,7 @@ import pytest
 import plait
 from browser import Browser
 from lazily import skip_without
+from plait.config import ServeTable
 from plait.core.errors import ConfigError
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "fastapi")
@@ -24,7 +25,12 @@ import uvicorn  # noqa: E402
 from fastapi import FastAPI, HTTPException  # noqa: E402
 
 import plait.server.mounted  # noqa: E402  # it is imported before pytest's own frames are deep
+from plait.server.agents import serve_agent  # noqa: E402
+from plait.server.app import build_app  # noqa: E402
+from plait.server.auth import ROLES, AccessTokens  # noqa: E402
+from plait.server.runs import RunManager  # noqa: E402
 from test_ag_ui import booking, talk, texts  # noqa: E402
+from test_run_files import FILES, make_agent  # noqa: E402
 from window_server import FULL, ask, asked  # noqa: E402
 
 TOKENS = ("PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS", "PLAIT_SERVE_USER_TOKENS")
@@ -115,6 +121,40 @@ async def test_roles_are_those_that_the_application_gives(journal: Path) -> None
         assert (await boss.post("/assistant/v1/chat/completions", json=asked("A table."))).status_code == 403
     with pytest.raises(ConfigError, match="the role 'fly'"):
         booking(journal).to_asgi(roles={"*": ["fly"]})
+
+
+async def test_the_address_of_a_file_is_that_of_the_client(journal: Path) -> None:
+    """Below the application's path, and below that of a proxy around it; only a known proxy can say so."""
+    draws = make_agent(journal, "chart")
+
+    async def ask(client: httpx2.AsyncClient, prefix: str = "", root: str = "") -> str:
+        headers = {"x-forwarded-prefix": prefix}
+        said = await client.post(f"{root}/v1/chat/completions", json=asked("Draw."), headers=headers)
+        (file,) = said.json()["choices"][0]["message"]["files"]
+        below = file["url"].removeprefix(prefix.rstrip("/"))
+        assert (await client.get(below, headers=headers)).content == FILES["chart"].data
+        assert await find_root(client, prefix, root) == file["url"].partition("/api/")[0]
+        return str(file["url"].partition("/api/")[0])
+
+    async def find_root(client: httpx2.AsyncClient, prefix: str, root: str = "") -> str:
+        headers = {b"x-forwarded-prefix": prefix.encode("latin-1")}
+        said = await client.post(f"{root}/v1/runs", json={"agent": "plait", "question": "?"}, headers=headers)
+        return str(said.headers["location"].rpartition("/v1/")[0])
+
+    async with client_of(mounted(draws, user=find_user, roles={"*": ["use"]}), "ada.example") as ada:
+        assert await ask(ada, root="/assistant") == "/assistant"
+    table = ServeTable(user_header="X-User", proxies=["10.0.0.1"], roles={"*": list(ROLES)}, hosts=["all.example"])
+    app = build_app(RunManager([serve_agent("plait", draws, table)], table, AccessTokens((FULL,))))
+    async with client_of(app, "all.example", peer=("10.0.0.1", 1)) as proxy:
+        proxy.headers["x-user"] = "ada"
+        assert await ask(proxy) == ""
+        assert await ask(proxy, "/studio/a/") == "/studio/a"
+        assert await ask(proxy, "/v1") == "/v1"
+        for wrong in ("//evil.example", "/a/../b", "/a?b", "/ä", "a"):
+            assert await find_root(proxy, wrong) == "", wrong
+    async with client_of(app, "all.example", peer=("10.0.0.2", 1)) as other:
+        other.headers["authorization"] = f"Bearer {FULL}"
+        assert await find_root(other, "/studio") == ""
 
 
 @pytest.mark.parametrize("name", ["", "*", "a,b", "@x", " ada", "a\nb", 7])

@@ -21,7 +21,7 @@ from plait.journal.forks import replace_results, select_rows_before
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.queue import has_queue
-from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
+from plait.journal.records import NoteRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.agents.output import OutputType, output_of, read_recorded_output
@@ -94,7 +94,13 @@ async def claim(
         asked: Question | None = None
         if answer is not None:
             asked = await require_open_question(store, head.run, question)
-            given = _read_answer(answer, by, asked, run_spec, head.run, rows)
+            named, binder = without_id(answer, asked.question), None
+            if asked.run == head.run:  # a child run checks the edited input of its call itself
+                binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
+            try:
+                given = record_answer(asked, read_answer(answer if named is None else named, asked, binder), by)
+            except ConfigError as why:
+                raise BadAnswer(str(why), run=head.run, waits=waiting_with(asked)) from None
             if asked.run == head.run:
                 records.append((given, None))
         try:
@@ -217,21 +223,6 @@ async def read_child_runs(store: Store, run: str) -> list[Run]:
 def outcome_of(recorded: dict[str, Any]) -> Outcome:
     """An outcome from what the journal keeps of it."""
     return cast(Outcome, msgspec.convert(recorded, Outcome))
-
-
-def _read_answer(
-    answer: str, by: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]
-) -> ResultRecord:
-    """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
-    named = without_id(answer, asked.question)
-    binder = None
-    if asked.run == run:  # a child run checks the edited input of its call itself
-        binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
-    try:
-        value = read_answer(answer if named is None else named, asked, binder)
-    except ConfigError as why:
-        raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
-    return record_answer(asked, value, by)
 
 
 _BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)

@@ -10,8 +10,9 @@ import codecs
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct, structs
@@ -34,6 +35,8 @@ SESSION_HEADER = "x-plait-session"
 RULERS, RESULTS = ("system", "developer"), ("tool", "function")
 REPLIERS = ("assistant", *RESULTS)
 """Roles of messages that are not the user's."""
+ROOT = ContextVar("ROOT", default="")
+"""The path below which the client of this request has the server, because of an application or a proxy around it."""
 KINDS = ["text", "image", "file"]
 """Modalities: kinds of content that a client can take."""
 
@@ -285,7 +288,7 @@ def list_files(run: Run, modalities: Sequence[str] = ()) -> dict[str, Any]:
     other one in its entry. `content` stays a text, because clients expect one."""
     found, images, left = list[dict[str, Any]](), list[dict[str, Any]](), MAX_BYTES
     for file in run.files:
-        found.append(file.json() | {"url": f"/api/runs/{file.run}/files/{file.id}"})
+        found.append(file.json() | {"url": f"{quote(ROOT.get())}/api/runs/{file.run}/files/{file.id}"})
         if ("image" if file.is_picture else "file") in modalities and len(file.data) <= left:
             left -= len(file.data)
             if file.is_picture:

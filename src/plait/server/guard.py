@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
 from plait.server.auth import ANYONE, Caller, cookie_name
+from plait.server.chat_format import ROOT
 from plait.server.errors import ENDPOINTS, ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.runs import RunManager
 
@@ -83,6 +84,8 @@ class AccessCheck:
             if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
                 text = f"The request line and the headers have more than {MAX_HEADERS:,} bytes."
                 raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
+            self._manager.proxy_users.restore_prefix(scope, headers)
+            ROOT.set(scope.get("root_path", ""))
             _check_path(scope)
             self._check_site(headers)
             scope["state"] = {**scope.get("state", {}), "login": False}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from plait.config import ServeTable
@@ -51,15 +52,24 @@ class ProxyUsers:
     def are_set(self) -> bool:
         return bool(self._proxies)
 
-    def find_name(self, scope: Scope) -> str:
-        """Return the name that a proxy sent, "" for none. Raises `RequestRejected` for one that cannot be used."""
+    def restore_prefix(self, scope: Scope, headers: Headers) -> None:
+        """Put the prefix before the path that a proxy removed from it, and names in X-Forwarded-Prefix."""
+        prefix = headers.get("x-forwarded-prefix", "").rstrip("/")
+        if re.fullmatch(r"(/[\w~-][\w.~-]*)+", prefix, re.ASCII) and self._is_proxy(scope):
+            scope["root_path"], scope["path"] = prefix + scope.get("root_path", ""), prefix + scope["path"]
+
+    def _is_proxy(self, scope: Scope) -> bool:
         host = (scope.get("client") or ("",))[0]
         try:
             address = ipaddress.ip_address(host)
         except ValueError:  # a local socket has no address
-            return ""
+            return False
         address = getattr(address, "ipv4_mapped", None) or address
-        if not any(address in network for network in self._proxies):
+        return any(address in network for network in self._proxies)
+
+    def find_name(self, scope: Scope) -> str:
+        """Return the name that a proxy sent, "" for none. Raises `RequestRejected` for one that cannot be used."""
+        if not self._is_proxy(scope):
             return ""
         values = [value for name, value in scope["headers"] if name.lower() == self._header]
         try:

@@ -60,8 +60,15 @@ const readValue = (name, text, now) => {
   }
 };
 
+// What is below an open question: its form, or who may answer it. `may`: see `actsOf`.
+export const waitPart = (source, run, item, question, reopen, may) => {
+  const isQuestion = item.ask === "question";
+  if (isQuestion ? may.answer : may.approve) return waitForm(source, run, item, question, reopen);
+  return html`<p class="quiet">It waits for a user with the role ${isQuestion ? "change" : "approve"}.</p>`;
+};
+
 // The form of what a run waits for. The answer names the question that the form shows: never one that came since.
-export const waitForm = (source, run, item, question, reopen) => {
+const waitForm = (source, run, item, question, reopen) => {
   const isPlan = item.ask === "plan";
   const rowsOf = (text, more) => Math.min(20, text.split("\n").length + more);
   const id = `answer-${item.id}`;
@@ -69,13 +76,8 @@ export const waitForm = (source, run, item, question, reopen) => {
   place.addEventListener("submit", (event) => event.preventDefault());
   // What was wrong is over when the text changes.
   place.addEventListener("input", () => place.querySelector(":scope > .problem")?.remove());
-  const send = (read) =>
-    doing(place, async () => {
-      await source.resume(run.run, { answer: read(), question });
-      await reopen();
-    });
-  const main = (words, read, more = "") =>
-    button(words, () => send(read), { type: "submit", class: `main-act ${more}` });
+  const send = (read) => doing(place, () => source.resume(run.run, { answer: read(), question }).then(reopen));
+  const main = (words, read, as = "") => button(words, () => send(read), { type: "submit", class: `main-act ${as}` });
   const draw = (fields, ...buttons) => place.replaceChildren(html`${fields}<div class="buttons">${buttons}</div>`);
   const open = (fields, ...buttons) => {
     draw(fields, ...buttons, button("Back", () => start().focus()));
@@ -144,11 +146,7 @@ export const waitForm = (source, run, item, question, reopen) => {
 
 // `may` is what the server says that this user may do with the run.
 export const actsOf = (source, run, reopen, may) => {
-  const go = (work) => () =>
-    doing(place, async () => {
-      await work();
-      await reopen();
-    });
+  const go = (work) => () => doing(place, () => work().then(reopen));
   const show = () => {
     const form = document.querySelector("form.answer"), step = form?.closest(".step");
     // The whole step, so that the call is seen that the question is about; only the question where that is too long.

@@ -2,7 +2,7 @@
 // A step is {n, at, phases, models, items, seconds, cost, estimated, in, out, cached, cache_writes, reasoning_tokens}.
 // ../items.py has the shape of an item: `ItemFields`. A text is [text, number of characters left out].
 import {
-  bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens, when,
+  bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens,
 } from "./dom.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
@@ -28,6 +28,8 @@ const crossing = (turn) => {
   </svg>`;
 };
 
+// A time that can be read without a pointer, to the second.
+export const exactTime = (at) => html`<time>${new Date(at * 1000).toLocaleString()}</time>`;
 const changeTo = ({ changed }) => changed && html`<p class="changed">→ <ins>${shown(changed)}</ins></p>`;
 
 // A part of an item: of a strand (`kind` is "thought", "action", "observation" or "answer"), or a note.
@@ -124,8 +126,7 @@ export class Braid {
       const drawn = parts
         .filter(([, text]) => text.trim())
         .map(([kind, text]) => {
-          const body = html`<pre dir="auto">${shown(text.trim())}</pre>`;
-          const look = kind === "action" ? "code" : "prose";
+          const look = kind === "action" ? "code" : "prose", body = html`<pre dir="auto">${shown(text.trim())}</pre>`;
           const label = kind === "text" ? "reply" : kind;
           return part(WRITING[kind] || kind, label, html`<div class="text ${look}">${body}</div>`);
         });
@@ -230,8 +231,7 @@ export class Braid {
       const doing = html`<span class="doing"> · no text yet </span>`;
       drawn.push(going(bdi(item.model), doing, html`<span class="quiet">${shown(`(${item.phase})`)}</span>`));
     }
-    const isCut = item.finish === "length";
-    if (isCut) drawn.push(part("note is-cut", "cut", "The reply was cut by the model's token limit."));
+    if (item.finish === "length") drawn.push(part("note is-cut", "cut", "The model's token limit cut the reply."));
     return drawn;
   }
 
@@ -242,10 +242,10 @@ export class Braid {
     const brief = isBrief && given ? [" ", html`<code class="brief">${shown(given)}</code>`] : null;
     const input = fields ? this.fields(item, fields) : isBrief ? brief : this.text(item, "input", "code", "input");
     const by = item.by ? bdi(item.by) : "the user";
-    const how = item.changed ? ["Changed by ", by, " before the call."] : [item.approved ? "Approved by " : "Refused by ", by, "."];
-    const receipt = (item.changed || item.by) && html`<p class="quiet">${how}</p>`;
-    const tool = html`<code class="tool">${shown(item.tool)}</code>`;
-    const drawn = [part("action", "action", tool, input, !fields && changeTo(item), receipt)];
+    const how = item.changed ? "Changed" : item.approved ? "Approved" : "Refused";
+    const receipt = html`<p class="quiet">${how} by ${by}${item.changed && " before the call"}.</p>`;
+    const inside = [html`<code class="tool">${shown(item.tool)}</code>`, input];
+    const drawn = [part("action", "action", inside, !fields && changeTo(item), (item.changed || item.by) && receipt)];
     for (const [id, status] of Object.entries(item.children || {})) drawn.push(this.childRun(id, status));
     if (item.state === "running") drawn.push(going(bdi(item.tool), " works"));
     if (item.state !== "done") return drawn;
@@ -312,11 +312,7 @@ export class Braid {
     const steps = html`<ol class="steps"></ol>`;
     const open = async (event) => {
       if (!event.target.open || !this.child || steps.childElementCount) return;
-      try {
-        await this.child(id, steps);
-      } catch (error) {
-        steps.append(html`<li>${problem(error)}</li>`);
-      }
+      await this.child(id, steps).catch((error) => steps.append(html`<li>${problem(error)}</li>`));
     };
     const summary = html`<summary>Child run <code>${shown(id)}</code> ${status || "goes on"}</summary>`;
     const page = this.isLive && link("Its page", runAddress(id), { class: "act" });
@@ -352,10 +348,10 @@ export class Braid {
   wait(item) {
     const { ask, approved, told } = item;
     const label = told && approved !== null ? `${ANSWERED[ask]}was ${howAnswered(item)}` : ASKS[ask] || ask;
-    const by = [item.by && html`<span>by ${bdi(item.by)}</span>`, item.answered > 0 && when(item.answered)];
+    const receipt = told && line("quiet", item.by && html`<span>by ${bdi(item.by)}</span>`, exactTime(item.answered));
     const words = told?.[0] && !item.changed && this.text(item, "told", "prose", "answer");
     const answer = told && (words || approved === null) && part("note is-told", item.by ? bdi(item.by) : "you", words);
-    return [part("note is-wait", label, this.asked(item), told && line("quiet", ...by)), told ? answer || [] : this.waits(item)];
+    return [part("note is-wait", label, this.asked(item), receipt), told ? answer || [] : this.waits(item)];
   }
 }
 

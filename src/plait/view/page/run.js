@@ -1,6 +1,6 @@
 // The page of one run: the outcome on top, then the steps, which grow while the run continues.
-import { actsOf, waitForm } from "./acts.js";
-import { Braid, braidOptions, stepActs } from "./braid.js";
+import { actsOf, waitPart } from "./acts.js";
+import { Braid, braidOptions, exactTime, stepActs } from "./braid.js";
 import {
   announce, bdi, button, chip, duration, endOf, flat, line, link, many, money, number, problem, runAddress, shown,
   tokens, when,
@@ -49,10 +49,10 @@ const aboutSection = (run, source) => {
   const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions"].includes(name);
   const settings = [...Object.entries(run.options), ...Object.entries(run.settings)].filter((each) => !isLeftOut(each));
   const draw = ([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value)));
-  const isDefault = ([name]) => run.defaults.includes(name);
   const listSettings = (list) => html`<dl class="settings">${list.map(draw)}</dl>`;
-  const [given, others] = [settings.filter((each) => !isDefault(each)), settings.filter(isDefault)];
-  const asDefault = `${number(others.length)} ${given.length ? "more " : ""}${others.length === 1 ? "has its default" : "have their defaults"}`;
+  const given = settings.filter(([name]) => !run.defaults.includes(name));
+  const others = settings.filter(([name]) => run.defaults.includes(name));
+  const asDefault = `${number(others.length)} ${given.length ? "more " : ""}with the default value`;
   const facts = [
     fact("Run", html`<code>${run.run}</code>`),
     run.agent && fact("Agent", bdi(run.agent)),
@@ -73,15 +73,12 @@ const aboutSection = (run, source) => {
     run.attachments.length > 0 && fact("Attached", lines(run.attachments, bdi)),
     run.files.length > 0 && fact("Files", lines(run.files, ({ id, about }) => [file(id), " ", bdi(about)])),
     fact("Tools", run.tools.length ? folded(many(run.tools.length, "tool"), tools) : "none"),
-    fact("Started", when(run.started)),
+    fact("Started", exactTime(run.started)),
     run.plait && fact("Plait", run.plait),
-    fact("Settings", given.length > 0 && listSettings(given), others.length > 0 && folded(asDefault, listSettings(others))),
+    fact("Settings", listSettings(given), others.length > 0 && folded(asDefault, listSettings(others))),
   ];
   return html`<section><h2>About</h2><dl>${facts}</dl></section>`;
 };
-
-const instructionsPart = (text) => html`<details class="instructions"><summary>Instructions</summary>
-  ${long([text, 0], { className: "prose", label: "instructions" })}</details>`;
 
 const outcomeParts = (run) => {
   const why = (...words) => html`<p class="why">${words}</p>`;
@@ -101,6 +98,7 @@ const outcomeParts = (run) => {
 export const runPage = async (place, source, id, { toStep = null, isOverTime = false } = {}) => {
   const data = await source.run(id);
   let run = data.run, waits = data.waiting, stopWatching = null, hasLeft = false;
+  const { instructions } = run.settings;
   const question = run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question;
   const state = html`<div class="state"></div>`;
   const answer = html`<section class="outcome" aria-label="How it ended"></section>`;
@@ -125,10 +123,8 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
       fork && button("Edit and run from here", () => fork(item.step + 1, item.id.slice(1)), { class: "act" }),
     waits: (item) => {
       const asked = waits.find((each) => each.item === item.id);
-      if (source.live && !asked) return null;
-      if (source.live && mayAnswer(item.ask)) return waitForm(source, run, item, asked.question, reopen);
-      const role = item.ask === "question" ? "change" : "approve";
-      return html`<p class="quiet">It waits for ${source.live ? `a user with the role ${role}` : "an answer"}.</p>`;
+      if (!source.live) return html`<p class="quiet">It waits for an answer.</p>`;
+      return asked && waitPart(source, run, item, asked.question, reopen, may);
     },
   });
 
@@ -221,10 +217,8 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     if (source.live) history.replaceState(null, "", runAddress(id, ...(value ? ["time"] : [])));
     showView();
   };
-  const tabs = html`<div class="tabs" role="group" aria-label="How the run is shown">${[
-    button("Steps", () => turn(false)),
-    button("Over time", () => turn(true)),
-  ]}</div>`;
+  const tabs = html`<div class="tabs" role="group" aria-label="How the run is shown">
+    ${button("Steps", () => turn(false))}${button("Over time", () => turn(true))}</div>`;
   const showView = () => {
     [...tabs.children].forEach((each, i) => each.setAttribute("aria-pressed", String(isOverTime === Boolean(i))));
     list.hidden = isOverTime;
@@ -270,7 +264,8 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
       <section class="main" aria-labelledby="steps-title">
         ${plan}
         <h2 class="unseen" id="steps-title">Steps</h2>
-        ${run.settings.instructions && instructionsPart(run.settings.instructions)}
+        ${instructions && html`<details class="instructions"><summary>Instructions</summary>
+          ${long([instructions, 0], { className: "prose", label: "instructions" })}</details>`}
         <div class="run-bar">${tabs}${found.form}</div>
         ${[found.list, time, list, connectionNotice, follow]}
       </section>

@@ -1,5 +1,5 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
-import { doing, waitForm } from "./acts.js";
+import { doing, waitPart } from "./acts.js";
 import { Braid, braidOptions, howAnswered } from "./braid.js";
 import { announce, bdi, button, chip, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
@@ -191,20 +191,15 @@ export class Turn {
     for (const { item: id, question } of this.waits) {
       const item = items.get(id);
       if (!item || this.asks.querySelector(`[data-item="${CSS.escape(id)}"]`)) continue;
-      const isQuestion = item.ask === "question";
       const reopen = async () => {
         this.leave();
         await this.page.refresh();
         await this.follow();
       };
-      const form = () => waitForm(server, { run: this.run }, item, question, reopen);
-      const elsewhere = () => html`<p class="quiet">Somebody with the role 'approve' must answer this.
-        <a href=${runPage(this.run)}>Link to the run</a></p>`;
-      const what = item.ask === "plan" ? "this plan" : item.tool ? "this call" : "this";
+      const title = { question: "The agent asks", plan: "Approve this plan?" }[item.ask] || "Approve this call?";
       this.asks.append(html`<section class="ask" data-item=${id} aria-label="The agent asks">
-        <h3>${isQuestion ? "The agent asks" : `Approve ${what}?`}</h3>
-        ${this.braid.asked(item)}
-        ${(isQuestion ? this.may.answer : this.may.approve) ? form() : elsewhere()}</section>`);
+        <h3>${title}</h3>${this.braid.asked(item)}
+        ${waitPart(server, { run: this.run }, item, question, reopen, this.may)}</section>`);
     }
   }
 

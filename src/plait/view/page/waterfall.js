@@ -119,12 +119,10 @@ export class Waterfall {
     const name = shown(flat(row.label, 80)), short = flat(row.label, 40);
     const label = hasPage ? link(name, address) : name;
     const wire = isReadable && row.wire !== undefined && `${runAddress(row.run, "wire", row.step)}?seq=${row.wire}`;
+    const about = (words) => ({ class: "act", "aria-label": `${words}: ${short}` });
     const links = wire && [
-      link("request", wire, { class: "act", "aria-label": `Exact request: ${short}` }),
-      link("difference", `${wire}&view=whole`, {
-        class: "act",
-        "aria-label": `Difference from the request before: ${short}`,
-      }),
+      link("request", wire, about("Exact request")),
+      link("difference", `${wire}&view=whole`, about("Difference from the request before")),
     ];
     const parts = html`<ol></ol>`;
     const turn = async () => {
