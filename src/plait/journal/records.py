@@ -68,8 +68,8 @@ class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
 
 class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
     """Work has ended. `asked` is there only if the entry has no intent: its work was refused, and never began.
-    `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out. `by`: of an
-    answer, the name of the user who gave it, "" if that is not known."""
+    `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out. Of an
+    answer, `by` is the name of the user who gave it ("": not known), `at` when: a fork's row of it has a later time."""
 
     key: str
     step: int
@@ -78,6 +78,7 @@ class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
     asked: Any | UnsetType = UNSET
     value_is_text: bool = False
     by: str = ""
+    at: float = 0.0
 
 
 class RaisedRecord(Struct, frozen=True, omit_defaults=True, tag="raised"):

@@ -245,8 +245,8 @@ class Timeline:
             case "code":
                 yield "ran", CodeTurn(**asdict(value), key=record.key, n=key.n, step=record.step, artifacts=body)
             case "question" | "decision" if record.key in self._questions:
-                before = self._questions[record.key]
-                self._questions[record.key] = answered = replace(before, answer=value, by=record.by, answered=row.at)
+                receipt = {"answer": value, "by": record.by, "answered": record.at or row.at}
+                self._questions[record.key] = answered = replace(self._questions[record.key], **receipt)
                 call = self._tool_calls.get(key.owner)
                 if call is not None and not call.begun and isinstance(value, Decision) and value.action == "edit":
                     edited = replace(answered.call or call.call, input=answered.edited_input, by_code=False)

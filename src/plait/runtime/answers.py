@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ def begins_with_yes(answer: str) -> bool:
 def record_answer(question: Question, value: str | Decision, by: str = "") -> ResultRecord:
     """Return the row that holds an answer, and the name of the user who gave it."""
     work = "question" if isinstance(value, str) else "decision"
-    return ResultRecord(question.key, question.step, work, value, by=by)
+    return ResultRecord(question.key, question.step, work, value, by=by, at=time.time())
 
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> Sequence[Question]:

@@ -108,7 +108,6 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const list = html`<ol class="steps"></ol>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
   const may = data.may || {};
-  const mayAnswer = (ask) => (ask === "question" ? may.answer : may.approve);
   const fork = may.fork
     ? async (step, focus) => (await import("./change.js")).forkDialog(source, run, step, focus)
     : null;
@@ -162,7 +161,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     }
     answer.className = `outcome is-${endOf(run)}`;
     // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
-    const now = { ...may, answer: waits.some((each) => mayAnswer(each.ask)) };
+    const now = { ...may, answer: waits.some(({ ask }) => (ask === "question" ? may.answer : may.approve)) };
     const shownFor = `${run.status} ${run.owner} ${now.answer}`;
     if (source.live && acts.dataset.of !== shownFor) {
       acts.dataset.of = shownFor;

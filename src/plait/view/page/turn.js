@@ -23,8 +23,7 @@ const said = (text, files = []) => html`<div class="said-by-you">
   ${text && long([text, 0], { className: "prose", label: "message" })}
   ${files.length > 0 && html`<ul class="files">${files}</ul>`}</div>`;
 const attached = (session, file) => {
-  const at = chat.file(session, file.digest),
-    name = flat(file.name || file.kind, 100);
+  const at = chat.file(session, file.digest), name = flat(file.name || file.kind, 100);
   return html`<li>${file.kind === "image" && html`<img src=${at} alt=${name} loading="lazy">`}
     <a href=${at} download=${name} target="_blank"><bdi>${shown(file.name || file.kind)}</bdi></a></li>`;
 };
@@ -75,8 +74,7 @@ export class Turn {
   }
 
   draw() {
-    const { version, page, data } = this,
-      is = version.status;
+    const { version, page, data } = this, is = version.status;
     const goes = is === "running" || is === "queued";
     if (!goes) this.answer.end(version.html);
     const ended = () => [is !== "answered" && chip(version), html`<span class="quiet">${when(version.updated)}</span>`];
