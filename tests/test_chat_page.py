@@ -119,6 +119,7 @@ async def test_an_answer_is_markdown_with_its_steps_below(browser: Browser, tmp_
         await page.evaluate("document.activeElement.blur()")
         await page.press("n")
         await has(page, "Talk to plait")
+        await has(page, "Loop react · scripted:")
         assert await page.evaluate("location.hash") == "#/"
         await page.type("a draft", "#message")
         await page.evaluate("history.back()")

@@ -352,6 +352,9 @@ async def test_inputs_are_changed_field_by_field_and_old_and_new_stay_visible(br
             assert [await each.text(f".fields {tag}") for tag in ("del", "ins")] == ["49.9", "39.9"]
             assert shown.index("was approved with changes") < shown.index("39.9 for A-1")
         assert "Ada" in (about := await again.text(".beside")) and "shop" in about
+        assert "approve\neffects" in about and "more with the default value" in about and "can_ask" not in about
+        await again.evaluate("document.querySelector('.beside dd > details:has(.settings) summary').click()")
+        assert "can_ask\ntrue" in await again.text(".beside")
         await again.evaluate("document.querySelector('.outcome .act').click()")
         assert "**paid**" in await again.text(".outcome")
         await again.click(".rate.bad")

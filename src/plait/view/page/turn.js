@@ -177,14 +177,15 @@ export class Turn {
     const { items } = this.trace,
       open = new Set(this.waits.map((each) => each.item));
     for (const form of this.asks.querySelectorAll(".ask")) {
-      if (open.has(form.dataset.item)) continue;
       const item = items.get(form.dataset.item), how = howAnswered(item);
+      if (open.has(item.id) || (!item.told && this.version.status === "running")) continue; // its answer comes soon
       const about = flat(item.ask === "approval" && item.tool ? item.tool : item.text[0], 80);
       const said = !item.changed && item.told?.[0];
       const words = html`${how[0].toUpperCase()}${how.slice(1)}${item.by && [" by ", bdi(item.by)]}`;
       const facts = line("facts-line", words, bdi(about), said && bdi(flat(said, 200)));
-      form.replaceWith(html`<details class="receipt"><summary>${[...facts.childNodes]}</summary>
-        ${this.braid.asked(item)}</details>`);
+      const receipt = html`<details class="receipt"><summary>${[...facts.childNodes]}</summary>
+        ${this.braid.asked(item)}</details>`;
+      form.replaceWith(item.told ? receipt : ""); // a run that was cancelled has no answer
     }
     for (const { item: id, question } of this.waits) {
       const item = items.get(id);
