@@ -18,6 +18,8 @@ from browser import Browser
 from lazily import skip_without
 from plait.config import ServeTable
 from plait.core.errors import ConfigError
+from plait.journal.open_questions import read_questions
+from plait.journal.store import Journal
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "fastapi")
 
@@ -231,10 +233,12 @@ async def test_without_users_and_tokens_only_this_machine_is_served(journal: Pat
 
 
 async def test_the_pages_work_below_a_prefix_in_a_browser_and_ag_ui_with_its_client(journal: Path) -> None:
-    with listening(mounted(booking(journal))) as port:
+    with listening(mounted(booking(journal), user=lambda scope: "ada")) as port:
         address = f"http://127.0.0.1:{port}/assistant"
         _, done = await asyncio.to_thread(talk, f"{address}/ag-ui", {"say": "A table."}, {"resume": True})
         assert texts(done)[-1] == "Your table is booked."
+        store = Journal.at(journal).store
+        assert [each.by for each in await read_questions(store, Journal.at(journal).run("last").head.run)] == ["ada"]
         async with Browser.started() as browser:
             page = await browser.page()
             await page.goto(f"{address}/")
