@@ -70,7 +70,7 @@ export const waitPart = (source, run, item, question, reopen, may) => {
 // The form of what a run waits for. The answer names the question that the form shows: never one that came since.
 const waitForm = (source, run, item, question, reopen) => {
   const isPlan = item.ask === "plan";
-  const rowsOf = (text, more) => Math.min(20, text.split("\n").length + more);
+  const rowsOf = (text, more) => Math.min(20, text.split("\n").reduce((n, each) => n + 1 + (each.length >> 6), more));
   const id = `answer-${item.id}`;
   const place = html`<form class="answer" aria-label="Answer the run"></form>`;
   place.addEventListener("submit", (event) => event.preventDefault());
