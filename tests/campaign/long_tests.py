@@ -11,7 +11,9 @@ from pathlib import Path
 from figures import Figures, line_of
 
 TESTS = Path(__file__).resolve().parents[1]
-MORE_HERE = re.compile(r"@given|^from conftest import .*\b(?:CAMPAIGN|LOOKS|LONG|examples|only_in_campaign|some_of)\b", re.M)
+MORE_HERE = re.compile(
+    r"@given|^from conftest import .*\b(?:CAMPAIGN|LOOKS|LONG|examples|only_in_campaign|some_of)\b", re.M
+)
 """What is in a file whose tests try more in the campaign."""
 ALWAYS = ("test_hostile.py", "test_code_cells.py", "test_journal_faults.py", "test_journal_processes.py")
 KILLS = ("test_agent_on_profiles.py",)
