@@ -10,10 +10,11 @@ from msgspec import structs
 
 import plait
 from fork_server import run_forked
-from plait.core import Call, Reply
+from plait.core import Call, Reply, Usage
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.models.base import Abilities
+from plait.models.prices import Rate
 from plait.view.live import run_document
 from postgres_server import shared_server
 
@@ -85,6 +86,25 @@ def test_every_loop_goes_on_from_an_edited_result_and_does_again_what_depends_on
     again = agent.fork(fork, call.step + 1)  # a fork of a fork has the edited result, marked as such
     assert again.answer == "Done." and next(each.edited for each in again.timeline.tool_calls)
     assert agent.replay(again.id).whole
+
+
+def test_what_a_fork_makes_again_in_a_step_that_it_shares_counts_as_its_own_cost(place: str) -> None:
+    """A child run that depends on an edited result is paid for by the fork."""
+    price = Rate("tokens", 1.0, 0.0)
+    ends = [Reply(f"Final Answer: {n}", usage=Usage(input_tokens=300)) for n in (1, 2, 3)]
+    helper = plait.Agent("react", model=plait.Scripted(ends, by_turn=False, rate=price), journal=place)
+    plan = Reply("Plan: ask.\n#E1 = helper[q]\n#E2 = helper[#E1]\n", usage=Usage(input_tokens=500))
+    solve = [Reply("Done.", usage=Usage(input_tokens=700))] * 2
+    model = plait.Scripted({"plan": [plan], "solve": solve}, by_turn=False, rate=price)
+    agent = plait.Agent("rewoo", model=model, tools=[helper.as_tool("helper", "Helps.")], journal=place)
+    run = agent.run("?", user="ada")
+    assert run.answer == "Done." and run.tree.runs == 3, run.reason
+    call = run.timeline.tool_calls[0]
+    fork = agent.fork(run, call.step + 1, results={call.key: "7"}, user="ben")
+    assert fork.answer == "Done.", fork.reason
+    found = {each.key: each for each in plait.open_journal(place).costs("user")}
+    assert (found["ada"].input_tokens, found["ada"].cost_usd) == (1800, 0.0018)
+    assert (found["ben"].input_tokens, found["ben"].cost_usd, found["ben"].calls) == (1000, 0.001, 2)
 
 
 def test_the_head_says_what_changed_and_the_viewer_marks_the_edited_result(place: str) -> None:

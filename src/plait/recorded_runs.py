@@ -179,11 +179,13 @@ class RecordedRuns:
             counts = (whole.get(name) or 0 for name in ("calls", "input_tokens", "output_tokens"))
             return *counts, whole.get("cost_usd", 0.0)
         try:
-            spent, before = spent_in(row.totals), Spent()
+            spent, before, found = spent_in(row.totals), Spent(), await self._store.find_run(row.run)
             if not row.totals:
-                spent = await read_spent(self._store, await self._store.find_run(row.run))
+                spent = await read_spent(self._store, found)
             if row.fork_at:
-                kept, _ = select_rows_before(await self._store.read_rows(row.run, bodies=False), row.fork_at)
+                rows, taken = await self._store.read_rows(row.run, bodies=False), found.head.taken
+                # It may have done a part of an earlier step again.
+                kept = rows[:taken] if taken else select_rows_before(rows, row.fork_at)[0]
                 timeline = Timeline(kept, run=row.run)
                 ends = [each.end for each in timeline.children if not each.closed]
                 before = sum((spent_in(end.totals) for end in ends if end is not None), sum_record(timeline))

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.background import cancel_again
 from plait.core import Cancelled, Crashed, Event, Loop, Outcome
@@ -184,6 +184,7 @@ async def fork(
     records = [(row.record, row.body) for row in kept]
     contents = await store.read_contents(head.files)  # the other run may be deleted meanwhile, and its files with it
     more: dict[str, Any] = {"secrets": run_spec.phases.secrets(), "contents": contents}
+    head = structs.replace(head, taken=len(kept))
     log = await store.begin(head, owner_of_this_process(), records, **more)
     return replace(run_spec, past=await _read_past(head, kept, store), trust_until=at), log
 
