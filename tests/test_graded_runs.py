@@ -23,6 +23,7 @@ from window_support import answer, react
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from plait.view.live import follow_list, follow_run  # noqa: E402
+from plait.view.run_search import ListWatch  # noqa: E402
 
 
 async def compare(journal: Path) -> None:
@@ -108,7 +109,7 @@ async def test_a_grade_that_comes_late_changes_the_list(tmp_path: Path) -> None:
         connection.close()
 
     forget()
-    stream = follow_list(store)
+    stream = follow_list(ListWatch(store))
     for _ in range(2):
         first = await anext(stream)
     assert {run["grade"] for run in json.loads(first.decode().split("data: ")[1])["runs"]} == {None}

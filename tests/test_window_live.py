@@ -16,6 +16,7 @@ from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
 from plait.view import run_search
 from plait.view.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
+from plait.view.run_search import ListWatch
 from window_support import action, answer, react
 
 
@@ -114,7 +115,7 @@ async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) 
 async def test_the_list_is_told_of_runs_that_begin_and_end(journal: Path) -> None:
     store = Journal.at(journal)
     await react(journal, [answer("x")]).arun("earlier")
-    stream = follow_list(store)
+    stream = follow_list(ListWatch(store))
     await anext(stream)
     _, first = read(await anext(stream))
     assert first is not None and [run["question"] for run in first["runs"]] == ["earlier"]  # none is missed between
@@ -152,13 +153,38 @@ def test_where_to_begin_is_told_by_the_header_first() -> None:
     assert last_seen_row("\u00b2", "--5") is None
 
 
-def test_what_the_list_remembers_does_not_grow_with_the_journal(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_list_remembers_does_not_grow_with_the_journal(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_search, "RECENT", 2)
-    known: dict[int, tuple[str, float]] = {}
-    newest, told = 0, []
+    monkeypatch.setattr(run_search, "EVERY", 0)
+    watch, seen, told = ListWatch(Journal.at(journal)), 0, []
     for number in range(6):
-        react(journal, [answer("x")]).run(f"question {number}")
-        found, newest = run_search.find_changed(Journal.at(journal), known, newest)
-        told += [each.head.question for each in found]
+        await react(journal, [answer("x")]).arun(f"question {number}")
+        for _ in range(11):
+            found, seen = await watch.read(seen)
+            told += [each.head.question for each in found]
     assert told == [f"question {number}" for number in range(6)]
-    assert set(known) == {newest - 1, newest}
+    assert len(watch._known) == 2
+
+
+async def test_all_open_lists_share_one_reading_of_the_journal(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_search, "EVERY", 3600)
+    await react(journal, [answer("x")]).arun("first")
+    read_of, count = run_search.find_unfinished, 0
+
+    def counted(*about: Any) -> Any:
+        nonlocal count
+        count += 1
+        return read_of(*about)
+
+    monkeypatch.setattr(run_search, "find_unfinished", counted)
+    watch = ListWatch(Journal.at(journal))
+    for _ in range(2):
+        pages = await asyncio.gather(*(watch.read(0) for _ in range(20)))
+        assert {tuple(each.head.question for each in found) for found, _ in pages} == {("first",)} and count == 1
+    await react(journal, [answer("x")]).arun("second")
+    watch._next = 0  # a second has passed
+    pages = await asyncio.gather(watch.read(0), *(watch.read(1) for _ in range(20)))
+    assert [[each.head.question for each in found] for found, _ in pages] == [["first", "second"], *[["second"]] * 20]
+    assert count == 2 and await watch.read(2) == ([], 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -65,6 +66,8 @@ class ViewerApi:
 
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._journal = manager, manager.journal
+        # One for all lists with a label, while one of them is open.
+        self._watches = WeakValueDictionary[str, run_search.ListWatch]()
 
     # -- reading
 
@@ -181,7 +184,8 @@ class ViewerApi:
     async def events(self, request: Request) -> Response:
         """Send each new or changed run, as server-sent events."""
         label = request.state.caller.label
-        return stream_events(live.follow_list(self._journal, lambda: self._manager.stopping, label))
+        watch = self._watches.setdefault(label, run_search.ListWatch(self._journal, label))
+        return stream_events(live.follow_list(watch, lambda: self._manager.stopping))
 
     def comparisons(self, request: Request) -> Response:
         """Return the comparisons and how far they are."""

@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -191,25 +191,16 @@ async def follow(
                     break  # the rows of a new step come first
 
 
-async def follow_list(
-    journal: Journal, is_over: Callable[[], bool] = lambda: False, label: str = ""
-) -> AsyncIterator[bytes]:
-    """Send the runs that are new or changed, as the list shows them. `label`: see `RunQuery`."""
-    known: dict[int, Any] = {}
-    newest = 0
-    unfinished: set[int] | None = None
+async def follow_list(watch: run_search.ListWatch, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
+    """Send the runs that are new or changed, as the list shows them."""
+    seen = 0
 
     async def read_events() -> tuple[bytes, bool]:
-        nonlocal newest, unfinished
-        found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest, label)
-        # A process that died writes nothing, so also read runs that are no longer active.
-        now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal, label)}
-        if is_first := unfinished is None:
+        nonlocal seen
+        is_first = not seen
+        found, seen = await watch.read(seen)
+        if is_first:
             found = found[-run_search.PAGE :]  # again: runs may have changed since the list was read
-        elif died := unfinished - now - {each.n for each in found}:
-            with suppress(PlaitError):
-                found += await asyncio.to_thread(run_search.find_numbered, journal, tuple(died))
-        unfinished = now
         return format_event({"runs": [list_entry(row) for row in found]}) if found or is_first else b"", False
 
     async for event in follow(read_events, is_over, NOBODY, IDLE):

@@ -6,6 +6,8 @@ searched.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,6 +24,8 @@ MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
 UNFINISHED = ("running", "waiting", "interrupted")
+EVERY = 0.9
+"""Seconds between two readings of what has changed. A page asks once a second."""
 
 
 def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
@@ -47,23 +51,45 @@ def list_choices(journal: Journal, label: str = "") -> dict[str, list[str]]:
     return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}
 
 
-def find_changed(journal: Journal, known: dict[int, Any], after: int, label: str = "") -> tuple[list[RunRow], int]:
-    """Return the runs that are new or changed, the oldest first, and the number of the newest run. `known` maps each
-    run to what was seen of it, and is updated. `after` is the number that the last call returned, 0 at first. The
-    search covers the newest runs and those that were unfinished. `label`: see `RunQuery`."""
-    recent = journal.find(RunQuery(children=True, limit=RECENT, label=label))
-    newest = recent[0].n if recent else after
-    if recent and recent[-1].n > after > 0:  # more have begun since than are read at once
-        recent += journal.find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - after, label=label))
-    watched = {n for n, (status, *_) in known.items() if status in UNFINISHED} - {row.n for row in recent}
-    rows = {row.n: row for row in [*recent, *find_numbered(journal, tuple(watched))]}
-    moved = [n for n, row in rows.items() if known.get(n) != (row.status, row.updated, row.grade, row.rating)]
-    known.update({n: (row.status, row.updated, row.grade, row.rating) for n, row in rows.items()})
-    for n in [n for n, (status, *_) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
-        del known[n]  # it is not watched any more, and a page may be open for weeks
-    return [rows[n] for n in sorted(moved) if rows[n].head.caller is None], newest
+class ListWatch:
+    """Finds which runs of the list are new or changed, once for all pages that show it.
+
+    It reads the newest runs and those that were unfinished. `label`: see `RunQuery`.
+    """
+
+    def __init__(self, journal: Journal, label: str = "") -> None:
+        self._journal, self._label = journal, label
+        self._known: dict[int, tuple[int, RunRow]] = {}  # by number: the reading that found it like this
+        self._newest = self._readings = 0
+        self._reading: asyncio.Task[tuple[dict[int, tuple[int, RunRow]], int]] | None = None
+        self._next = 0.0
+
+    async def read(self, after: int) -> tuple[list[RunRow], int]:
+        """Return the runs that are new or changed since the reading with the number `after` (0: all that are watched),
+        the oldest first, and the number of the last reading. Reads the journal if `EVERY` has passed."""
+        if self._reading is None or (self._reading.done() and time.monotonic() >= self._next):
+            self._next = time.monotonic() + EVERY
+            self._reading = asyncio.create_task(asyncio.to_thread(self._read))
+        known, number = await asyncio.shield(self._reading)
+        moved = [row for at, row in known.values() if at > after and row.head.caller is None]
+        return sorted(moved, key=lambda row: row.n), number
+
+    def _read(self) -> tuple[dict[int, tuple[int, RunRow]], int]:
+        find, label, newest = self._journal.find, self._label, self._newest
+        recent = find(RunQuery(children=True, limit=RECENT, label=label))
+        if recent and recent[-1].n > newest > 0:  # more have begun since than are read at once
+            recent += find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - newest, label=label))
+        rows = {row.n: row for row in [*recent, *find_unfinished(self._journal, label)]}
+        watched = {n for n, (_, row) in self._known.items() if row.status in UNFINISHED} - rows.keys()
+        rows |= {row.n: row for row in (find(RunQuery(numbers=tuple(watched))) if watched else [])}
+        # What is not watched any more is forgotten, after each page had time to read it: a page may be open for weeks.
+        known = {n: each for n, each in self._known.items() if n in rows or each[0] > self._readings - 10}
+        for n, row in rows.items():
+            if n not in known or _state_of(known[n][1]) != _state_of(row):
+                known[n] = self._readings + 1, row
+        self._known, self._newest, self._readings = known, max([newest, *rows]), self._readings + 1
+        return known, self._readings
 
 
-def find_numbered(journal: Journal, numbers: tuple[int, ...]) -> list[RunRow]:
-    """Return the runs with these numbers, the newest first."""
-    return journal.find(RunQuery(numbers=numbers)) if numbers else []
+def _state_of(row: RunRow) -> tuple[Any, ...]:
+    return row.status, row.updated, row.grade, row.rating
