@@ -160,7 +160,11 @@ def test_costs_are_summed_by_day_user_tag_and_agent(journal: Path) -> None:
     assert {(each.key, each.period, each.runs) for each in over} == {("ben", week, 1), ("ada", week, 2), ("", week, 1)}
     assert sums("model").keys() == {"scripted:m", "scripted:scripted"}
     runs.rate(runs.list(user="ada")[0].id, good=False)
-    assert {each.key: each.succeeded for each in runs.costs("user")} == {"ben": 1, "ada": 1, "": 1}
+    found = {each.key: (each.answered, each.succeeded) for each in runs.costs("user")}
+    assert found == {"ben": (1, 1), "ada": (2, 1), "": (1, 1)}
+    asking(journal, user="eva")
+    (only,) = runs.costs("user", user="eva")
+    assert (only.waiting, only.answered, only.failed, only.stopped) == (1, 0, 0, 0)
     for wrong in ({"by": "moon"}, {"by": "day", "over": "moon"}):
         with pytest.raises(ConfigError, match="moon"):
             runs.costs(**wrong)

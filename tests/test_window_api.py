@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,8 @@ def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> 
         assert server.ask("GET", "/api/runs?user=nobody")[2]["runs"] == []
         groups = server.ask("GET", "/api/costs?by=user")[2]["groups"]
         assert {each["key"]: each["runs"] for each in groups} == {"ada": 1, "": 1}
+        found = server.ask("GET", "/api/costs?by=user&over=day&days=7")[2]  # whole days, today included
+        assert found["since"] == (date.today() - timedelta(6)).isoformat() and len(found["groups"]) == 2
         (only,) = server.ask("GET", "/api/costs?by=agent&user=ada")[2]["groups"]
         assert (only["key"], only["runs"]) == ("plait", 1)
         assert server.ask("GET", "/api/questions")[2] == {"questions": []}
@@ -288,6 +291,7 @@ def test_runs_are_started_filtered_and_summed_by_user_and_tag(journal: Path) -> 
             "runs?rated=odd",
             "costs?by=moon",
             "costs?min_cost=x",
+            "costs?days=x",
             "questions?until=x",
         ):
             status, _, said = server.ask("GET", f"/api/{wrong}")

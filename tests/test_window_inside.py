@@ -148,7 +148,7 @@ async def test_the_table_has_30_runs_on_a_screen_and_is_sorted_and_filtered_by_i
         await page.click("tr.run:nth-child(1) .pick input")
         await page.click("tr.run:nth-child(3) .pick input")
         assert "run-131/run-125" in await page.evaluate("document.querySelector('.selection a').getAttribute('href')")
-        assert (await page.text(".list-head")).count("Run a change") == 0 and "44 runs" in await page.text(".list-head")
+        assert (await page.text(".list-head")).count("Run a change") == 0 and "44 runs" in await page.text(".summary")
         await to(page, "?user=user+1&sort=cost")  # what is not shown any more is not selected any more
         assert await page.count(".selection[hidden]") == 1 and await page.count("tr.run input:checked") == 0
         await page.click("tr.run:nth-child(2) td:last-child")  # the whole row leads to its run
@@ -167,9 +167,21 @@ async def test_the_most_expensive_user_of_the_week_is_two_clicks_away(browser: B
         assert "29.26 USD" in (await page.text(".box tbody tr")).replace("29.2600", "29.26")
         await shot(page, "costs")
         assert await page.count(".chart rect") == 3 and await window_axe.found(page, "moderate") == []
-        await page.click(".box tbody th a")  # and its runs
+        days = "document.querySelectorAll('.chart text[text-anchor=middle]').length"
+        assert await page.evaluate(days) == 7 and "neither graded" in await page.text(".sums")
+        await page.click(".box thead th:nth-child(4) button")  # a head sorts, the largest first
+        order = "[...document.querySelectorAll('.box tbody')[0].rows].map((row) => Number(row.cells[3].textContent))"
+        now = "document.querySelector('.box [aria-sort$=ending]').ariaSort"
+        assert await page.evaluate(order) == [44, 44, 43] and await page.evaluate(now) == "descending"
+        await page.evaluate("document.querySelector('.box thead th:nth-child(4) button').focus()")
+        await page.press("Enter")
+        assert await page.evaluate(order) == [43, 44, 44] and await page.evaluate(now) == "ascending"
+        await page.click(".legend a")  # and its runs
         await page.wait_for("document.querySelectorAll('tr.run').length === 44")
         assert (await questions(page))[0] == "Question 131?"
+        await page.wait_for("document.querySelector('.summary').innerText === '44 runs · 29.26 USD'")
+        await page.click("nav.pages a[href='#/costs']")  # it is as it was left
+        await page.wait_for("document.querySelector('.box tbody th')?.innerText === 'user 2'")
         await to(page, "costs?by=user&measure=success&over=week")
         await page.click(".figures summary")
         assert await page.count(".chart polyline") == 3 and "100 %" in await page.text(".figures")

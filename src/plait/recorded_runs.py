@@ -53,7 +53,8 @@ class CostGroup(Struct, frozen=True):
     `key` is the day in local time (2026-11-20), the Monday of the week or the month (2026-11); or the user, tag, agent
     or model, "" for runs without one. `cost_usd` is the sum of the known costs, and `unpriced` the number of runs with
     an unknown price, which it lacks. `succeeded` counts runs that were answered, and are neither graded as no success
-    nor rated as bad. `period` is the day, week or month of sums over time.
+    nor rated as bad; `answered`, `failed`, `stopped` and `waiting` those with this status. `period` is the day, week or
+    month of sums over time.
     """
 
     key: str
@@ -64,6 +65,10 @@ class CostGroup(Struct, frozen=True):
     cost_usd: float
     unpriced: int
     succeeded: int = 0
+    answered: int = 0
+    failed: int = 0
+    stopped: int = 0
+    waiting: int = 0
     period: str = ""
 
 
@@ -162,6 +167,7 @@ class RecordedRuns:
         for row in rows:
             calls, tokens_in, tokens_out, cost = await self._read_used(row)
             used = (1, calls, tokens_in, tokens_out, cost or 0.0, cost is None, row.has_succeeded)
+            used += tuple(row.status == each for each in ("answered", "failed", "stopped", "waiting"))
             quarter = row.started // 900
             period = _name_period(over, quarter) if over else ""
             for key in (_name_period(by, quarter),) if by in PERIODS else _KEYS[by](row):

@@ -241,8 +241,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
     name for finding the run again, `agent` the name of the agent that made it: it is never imported. `attachments` are
     the files of the question. `parent` is the run that a fork comes from, `taken` the number of rows that the fork took
-    over (0 in older journals), `caller` the call that started a child run. `user`, `tags` and `metadata` (a JSON object)
-    are what the caller says of the run; a child run has the user and the tags of its parent.
+    over (0 in older journals), `caller` the call that started a child run. `user`, `tags` and `metadata` (JSON) are what
+    the caller says of the run; a child run has the user and the tags of its parent.
     """
 
     run: str
@@ -346,6 +346,8 @@ class RunTotals(Struct, frozen=True):
     started: float
     totals: dict[str, Any]
     """empty until the run ends"""
+    status: str
+    """that in the journal: "running" also for an interrupted run"""
     has_succeeded: bool
     """it was answered, and is neither graded as no success nor rated as bad"""
     models: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import date, timedelta
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -45,7 +46,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
         ApiRoute("/api/runs", api.runs, query=FILTERS, role=ANY),
         ApiRoute("/api/events", api.events, role=ANY),
         ApiRoute("/api/questions", api.questions, query=FILTERS, role=ANY),
-        ApiRoute("/api/costs", api.costs, query=("by", "over", *FILTERS), role=ANY),
+        ApiRoute("/api/costs", api.costs, query=("by", "over", "days", *FILTERS), role=ANY),
         ApiRoute("/api/sides", api.sides, query=("a", "b"), role=ANY),
         ApiRoute("/api/comparisons", api.comparisons, role=VIEW),
         RoleRoute("/comparison", api.comparison, role=VIEW),
@@ -97,10 +98,16 @@ class ViewerApi:
         return json_response({"questions": self._list(request).questions(**read_filters(request))})
 
     def costs(self, request: Request) -> Response:
-        """Return what all runs that match used by day, week, month, user, tag, agent or model, also `over` time."""
-        by, over = (request.query_params.get(name) or other for name, other in (("by", "day"), ("over", "")))
-        groups = self._list(request).costs(by, over=over, **read_filters(request))
-        return json_response({"by": by, "over": over, "groups": groups})
+        """Return what all runs that match used by day, week, month, user, tag, agent or model, also `over` time. `days`:
+        those of so many whole days, today included."""
+        by, over, days = (request.query_params.get(name, "") for name in ("by", "over", "days"))
+        by = by or "day"
+        filters, today = read_filters(request), date.today()
+        if days:
+            filters["since"] = (today - timedelta(min(parse_number("days", days), 99_999) - 1)).isoformat()
+        groups = self._list(request).costs(by, over=over, **filters)
+        about = {"by": by, "over": over, "since": filters.get("since"), "today": today.isoformat()}
+        return json_response({**about, "groups": groups})
 
     def run(self, request: Request) -> Response:
         """Return all facts about a run, its steps, and what the caller may do with it."""

@@ -253,7 +253,7 @@ def read_filters(request: Request) -> dict[str, Any]:
     """Return the filters in the address, as the journal has the names: those of `make_query`, with any number of `tag`.
     `Caller.label` restricts the runs."""
     query = request.query_params
-    if unknown := [name for name in query if name not in (*FILTERS, "by", "over", "page")]:
+    if unknown := [name for name in query if name not in (*FILTERS, "by", "over", "days", "page")]:
         raise RequestRejected(400, f"There is no filter {unknown[0]!r}. Use {', '.join(FILTERS)}.", param=unknown[0])
     given: dict[str, Any] = {name: query[name] for name in FILTERS if name in query and name != "tag"}
     given |= {name: parse_number(name, given[name]) for name in ("before", "limit") if name in given}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -85,11 +84,7 @@ class ListWatch:
         # What is not watched any more is forgotten, after each page had time to read it: a page may be open for weeks.
         known = {n: each for n, each in self._known.items() if n in rows or each[0] > self._readings - 10}
         for n, row in rows.items():
-            if n not in known or _state_of(known[n][1]) != _state_of(row):
+            if n not in known or known[n][1] != row:
                 known[n] = self._readings + 1, row
         self._known, self._newest, self._readings = known, max([newest, *rows]), self._readings + 1
         return known, self._readings
-
-
-def _state_of(row: RunRow) -> tuple[Any, ...]:
-    return row.status, row.updated, row.grade, row.rating

@@ -128,16 +128,16 @@ class PostgresIndex:
             query = structs.replace(query, numbers=tuple(row.n for row in await self.list_runs(query)) or (0,))
         (where, values), order = _conditions(query), _order(query)
         columns = "r.id, r.label, r.for_user, r.agent, r.tags, r.fork_at, r.started, r.totals"
-        columns += f", {_HAS_SUCCEEDED}, {'r.models' if models else 'array[]::text[]'}"
+        columns += f", r.status, {_HAS_SUCCEEDED}, {'r.models' if models else 'array[]::text[]'}"
         question = f"select {columns} from runs r where {where} order by {order} limit %(most)s"
         values["most"] = query.limit if query.limit >= 0 else None
         found = await self._database.execute(question, values, seconds=READ_SECONDS)
         return [
             RunTotals(
-                *(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_totals(totals), well),
-                tuple(specs),
+                *(run, label, user, agent, tuple(tags), fork_at, read_time(at), codec.decode_totals(totals)),
+                *(status, well, tuple(specs)),
             )
-            for run, label, user, agent, tags, fork_at, at, totals, well, specs in found
+            for run, label, user, agent, tags, fork_at, at, totals, status, well, specs in found
         ]
 
     async def list_values(self, label: str = "") -> dict[str, list[str]]:

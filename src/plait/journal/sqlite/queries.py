@@ -225,7 +225,7 @@ class SqliteIndex:
 
     async def list_totals(self, query: RunQuery = ALL, *, models: bool = False) -> list[RunTotals]:
         columns, decode = "id, label, user, agent, tags, fork_at, started, totals", codec.decode_plain
-        columns += f", {_HAS_SUCCEEDED}, {_MODELS if models else 'NULL'}"
+        columns += f", status, {_HAS_SUCCEEDED}, {_MODELS if models else 'NULL'}"
 
         def read(connection: sqlite3.Connection, query: RunQuery = query) -> list[RunTotals]:
             if query.status in ("running", "interrupted"):  # which of both, only a whole row tells
@@ -235,9 +235,9 @@ class SqliteIndex:
             return [
                 RunTotals(
                     *(run, label, user, agent, tuple(decode(tags)) if tags != "[]" else (), fork_at, read_time(at)),
-                    *(codec.decode_totals(totals), bool(well), tuple(decode(specs)) if specs else ()),
+                    *(codec.decode_totals(totals), status, bool(well), tuple(decode(specs)) if specs else ()),
                 )
-                for run, label, user, agent, tags, fork_at, at, totals, well, specs in found
+                for run, label, user, agent, tags, fork_at, at, totals, status, well, specs in found
             ]
 
         return await self._list(read)

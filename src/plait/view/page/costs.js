@@ -1,24 +1,22 @@
 // Costs, tokens, runs and success over time, by agent, model, user or tag: a picture and a table, to click at.
 import { select } from "./acts.js";
-import { flat, money, number, shown } from "./dom.js";
+import { flat, many, number, shown } from "./dom.js";
 import { html } from "./html.js";
-import { addressOf } from "./runs.js";
+import { addressOf, dollarsOf, priceOf } from "./runs.js";
+import { keep, kept } from "./theme.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const BY = ["agent", "model", "user", "tag"];
-const SINCE = [
-  ["1d", "the last day"],
-  ["7d", "the last 7 days"],
-  ["30d", "the last 30 days"],
-  ["90d", "the last 90 days"],
-  ["", "all time"],
-];
+const DAYS = [7, 30, 90].map((days) => [`${days}d`, `the last ${days} days`]);
+const SINCE = [["1d", "today"], ...DAYS, ["", "all time"]];
 const SERIES = 6;
 const [HEIGHT, LEFT, BOTTOM] = [240, 84, 26];
-const percent = (part) => `${Math.round(100 * part)} %`;
+const SUCCESS = "answered, and neither graded as no success nor rated as bad";
+const percent = (part) =>
+  part > 0 && part < 0.01 ? "<1 %" : part < 1 && part > 0.99 ? ">99 %" : `${Math.round(100 * part)} %`;
 // What is drawn: its name, the sum of a group, and how a sum reads.
 const MEASURES = {
-  cost: ["Costs", (group) => group.cost_usd, money],
+  cost: ["Costs", (group) => group.cost_usd, dollarsOf],
   tokens: ["Tokens", (group) => group.input_tokens + group.output_tokens, number],
   runs: ["Runs", (group) => group.runs, number],
   success: ["Success", (group) => group.succeeded / group.runs, percent],
@@ -37,44 +35,37 @@ const add = (sum, group) => {
 };
 const sumOf = (groups) => groups.reduce(add, {});
 
-// The first days of all periods from the first to the last that has a run, also of those that have none.
-const periodsOf = (groups, over) => {
-  const known = [...new Set(groups.map((group) => group.period))].sort();
+// The periods between two days, also those without a run: each with its first and its last day.
+const periodsOf = (from, to, over) => {
+  const start = new Date(`${from.padEnd(10, "-01")}T00:00Z`);
+  const back = { day: 0, week: (start.getUTCDay() + 6) % 7, month: start.getUTCDate() - 1 }[over];
+  const [days, months] = { day: [1, 0], week: [7, 0], month: [0, 1] }[over];
+  const dayOf = (i, before) => {
+    const day = start.getUTCDate() - back + i * days - before;
+    return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + i * months, day)).toISOString().slice(0, 10);
+  };
   const all = [];
-  for (let at = known[0]; at && at <= known.at(-1) && all.length < 400; ) {
-    all.push(at);
-    const [year, month, day = 1] = at.split("-").map(Number);
-    const next = new Date(Date.UTC(year, month - 1 + (over === "month" ? 1 : 0), over === "month" ? 1 : day));
-    if (over !== "month") next.setUTCDate(next.getUTCDate() + (over === "week" ? 7 : 1));
-    at = next.toISOString().slice(0, over === "month" ? 7 : 10);
+  for (let i = 0; dayOf(i, 0) <= to && i < 400; i++) {
+    const since = i ? dayOf(i, 0) : from.padEnd(10, "-01");
+    all.push({ name: dayOf(i, 0).slice(0, months ? 7 : 10), since, until: dayOf(i + 1, 1) });
   }
-  return all.length < 400 ? all : known;
-};
-// The first and the last day of a period, as filters of the runs.
-const daysOf = (period, over) => {
-  const from = period.length === 7 ? `${period}-01` : period;
-  const end = new Date(`${from}T00:00:00Z`);
-  if (over === "month") end.setUTCMonth(end.getUTCMonth() + 1, 0);
-  else if (over === "week") end.setUTCDate(end.getUTCDate() + 6);
-  return { since: from, until: end.toISOString().slice(0, 10) };
+  return all;
 };
 
 // A bar or a dot in the picture. A click leads to the runs. For the keyboard, the table has the same links.
 const mark = (tag, attributes, words, address) => {
-  const made = svg(tag, attributes, svg("title", {}, words));
-  made.addEventListener("click", () => {
-    location.hash = address;
-  });
+  const made = svg(tag, { ...attributes, "data-to": address || "" }, svg("title", {}, words));
+  if (address) made.addEventListener("click", () => location.assign(address));
   return made;
 };
 
-const chart = (periods, series, measure, address, width) => {
+const chart = (periods, series, measure, address, width, height = HEIGHT) => {
   const [name, value, words] = MEASURES[measure];
   const isShare = measure === "success";
-  const sums = periods.map((period) => series.map((each) => each.over.get(period)).filter(Boolean).map(value));
+  const sums = periods.map((period) => series.map((each) => each.over.get(period.name)).filter(Boolean).map(value));
   const most = isShare ? 1 : Math.max(...sums.map((each) => each.reduce((sum, part) => sum + part, 0))) || 1;
   const wide = (width - LEFT) / periods.length;
-  const y = (part) => 12 + (HEIGHT - BOTTOM - 12) * (1 - part / most);
+  const y = (part) => 12 + (height - BOTTOM - 12) * (1 - part / most);
   const middle = (i) => LEFT + wide * (i + 0.5);
   const axis = [0, most / 2, most].map((part) => [
     svg("line", { x1: LEFT, x2: width, y1: y(part), y2: y(part), class: "axis" }),
@@ -82,36 +73,54 @@ const chart = (periods, series, measure, address, width) => {
   ]);
   const every = Math.ceil(periods.length / ((width - LEFT) / 75));
   const labels = periods.map((period, i) =>
-    i % every ? null : svg("text", { x: middle(i), y: HEIGHT - 6, "text-anchor": "middle" }, period.slice(2)),
+    i % every ? null : svg("text", { x: middle(i), y: height - 6, "text-anchor": "middle" }, period.name.slice(2)),
   );
   const below = periods.map(() => 0);
   const drawn = series.map((each, s) => {
     const points = periods.flatMap((period, i) => {
-      const group = each.over.get(period);
+      const group = each.over.get(period.name);
       return group && (isShare || value(group)) ? [{ i, part: value(group), period }] : [];
     });
     const shapes = points.map(({ i, part, period }) => {
-      const about = [`${flat(each.name, 60)}, ${period}: ${words(part)}`, address(each, period)];
-      const color = { class: `color-${s}` };
+      const about = [`${flat(each.name, 60)}, ${period.name}: ${words(part)}`, address(each, period)];
+      const color = { class: each.color || `color-${s}` };
       if (isShare) return mark("circle", { ...color, cx: middle(i), cy: y(part), r: 4 }, ...about);
       const [bar, to] = [Math.min(wide * 0.72, 64), y(below[i])];
       below[i] += part;
-      const [from, height] = [y(below[i]), Math.max(1, to - y(below[i]) - 1)];
-      return mark("rect", { ...color, x: middle(i) - bar / 2, width: bar, y: from, height }, ...about);
+      const [from, x] = [y(below[i]), middle(i) - bar / 2];
+      return mark("rect", { ...color, x, width: bar, y: from, height: Math.max(1, to - from - 1) }, ...about);
     });
     const line = points.map(({ i, part }) => `${middle(i)},${y(part)}`).join(" ");
-    return [isShare && svg("polyline", { points: line, class: `line color-${s}` }), shapes];
+    return [isShare && svg("polyline", { points: line, class: `line ${each.color || `color-${s}`}` }), shapes];
   });
   const label = `${name} over time. The table below has the numbers.`;
-  return svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label }, axis, labels, drawn);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, axis, labels, drawn);
 };
 
-const tableOf = (caption, heads, rows) =>
-  html`<div class="box" tabindex="0" role="region" aria-label=${caption}><table>
-    <caption class="unseen">${caption}</caption>
-    <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
-    <tbody>${rows.map(([name, ...cells]) => html`<tr><th scope="row">${name}</th>
-      ${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+// A table whose heads sort it. A row has pairs of what it is sorted by and what is shown.
+const tableOf = (caption, heads, rows, first = 0) => {
+  let [now, sign] = [null, 1];
+  const sort = (by) => {
+    sign = by === now ? -sign : by ? -1 : 1;
+    now = by;
+    headCells.forEach((head, i) =>
+      head.setAttribute("aria-sort", i !== by ? "none" : sign < 0 ? "descending" : "ascending"),
+    );
+    const order = ([a], [b]) => sign * (a[by] < b[by] ? -1 : a[by] > b[by] ? 1 : 0);
+    body.replaceChildren(...lines.sort(order).map(([, line]) => line));
+  };
+  const headCells = heads.map(([head, title], i) => html`<th scope="col" title=${title}>
+    <button type="button" onclick=${() => sort(i)}>${head}</button></th>`);
+  const lines = rows.map((row) => {
+    const [name, ...cells] = row.map(([, content]) => content);
+    return [row.map(([value]) => value), html`<tr><th scope="row">${name}</th>
+      ${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`];
+  });
+  const body = html`<tbody></tbody>`;
+  sort(first);
+  return html`<div class="box" tabindex="0" role="region" aria-label=${caption}><table>
+    <caption class="unseen">${caption}</caption><thead><tr>${headCells}</tr></thead>${body}</table></div>`;
+};
 
 const shareOf = (share) => {
   const bar = html`<span class="share" aria-hidden="true"><i></i></span>`;
@@ -119,14 +128,16 @@ const shareOf = (share) => {
   return [percent(share), bar];
 };
 
-const priceOf = (sum, none) =>
-  sum.unpriced === sum.runs ? none : `${sum.unpriced ? "at least " : ""}${money(sum.cost_usd)}`;
-
 export const costsPage = async (place, source, wanted) => {
-  const { by = "agent", over = "day", since = "7d", measure: asked = "cost", ...filters } = wanted;
+  const remembered = Object.fromEntries(new URLSearchParams(kept("plait-costs", "")));
+  const { by, over, since, measure: asked, ...filters } = {
+    ...{ by: "agent", over: "day", since: "7d", measure: "cost", ...remembered },
+    ...wanted,
+  };
   const measure = Object.hasOwn(MEASURES, asked) ? asked : "cost";
-  const time = since ? { since } : {};
-  const found = await source.costs({ ...filters, ...time, by, over });
+  const [, days] = /^(\d{1,4})d$/.exec(since) || [];
+  const found = await source.costs({ ...filters, ...(days ? { days } : { since }), by, over });
+  keep("plait-costs", String(new URLSearchParams({ by, over, since, measure })));
   const groups = [...new Set(found.groups.map((group) => group.key))]
     .map((key) => {
       const own = found.groups.filter((group) => group.key === key);
@@ -137,18 +148,24 @@ export const costsPage = async (place, source, wanted) => {
   const [what, value, words] = MEASURES[measure];
   const rank = measure === "success" ? (group) => group.runs : value;
   const ranked = [...groups].sort((a, b) => rank(b.sum) - rank(a.sum));
-  const series = ranked.slice(0, ranked.length > SERIES + 1 ? SERIES : SERIES + 1);
-  const rest = ranked.slice(series.length);
-  if (rest.length) {
+  const together = (name, each) => {
     const sums = new Map();
-    for (const each of rest)
-      for (const [period, group] of each.over) sums.set(period, add(sums.get(period) || {}, group));
-    series.push({ name: `${number(rest.length)} others`, over: sums, filter: null });
-  }
-  const periods = periodsOf(found.groups, over);
-  const all = sumOf(groups.map((each) => each.sum));
-  const runsOf = (each, period) =>
-    addressOf({ ...filters, ...each.filter, ...(period ? daysOf(period, over) : time), sort: "cost" });
+    for (const { over } of each)
+      for (const [period, group] of over) sums.set(period, add(sums.get(period) || {}, group));
+    return { name, sum: sumOf(each.map(({ sum }) => sum)), over: sums, filter: null, color: "color-rest" };
+  };
+  const isTwice = by === "tag" || by === "model";
+  const rest = together(`${number(ranked.length - SERIES)} others`, ranked.slice(SERIES));
+  const whole = { ...together("all", groups), filter: isTwice ? null : {} };
+  const all = whole.sum;
+  const series = ranked.length > SERIES ? [...ranked.slice(0, SERIES), rest] : ranked;
+  // Where most is that of the others, the largest could not be seen: they have a picture of their own.
+  const isApart = measure !== "success" && series.includes(rest) && value(rest.sum) > value(all) / 2;
+  const known = found.groups.map((group) => group.period).sort();
+  const from = /^[\d-]{10}$/.test(found.since) ? found.since : known[0];
+  const periods = groups.length ? periodsOf(from, found.today, over) : [];
+  const runsOf = (each, { since, until } = found) =>
+    each.filter && addressOf({ ...filters, ...each.filter, since: since ?? "", until, sort: "cost" });
   const go = (changes) => {
     const next = Object.entries({ by, over, since, measure, ...filters, ...changes });
     const values = next.flatMap(([name, each]) => [each].flat().map((one) => [name, one]));
@@ -167,43 +184,53 @@ export const costsPage = async (place, source, wanted) => {
   period.addEventListener("change", () =>
     go({ since: period.value, over: { "": "month", "90d": "week" }[period.value] || "day" }),
   );
+  const nameOf = (each, most) => html`<bdi>${shown(flat(each.name, most))}</bdi>`;
+  const linked = (each, content, period) => {
+    const address = runsOf(each, period);
+    return address ? html`<a href=${address}>${content}</a>` : html`<span class="quiet">${content}</span>`;
+  };
   const totals = groups.map((each) => {
     const { sum } = each;
-    const name = html`<bdi>${shown(flat(each.name, 80))}</bdi>`;
+    const [share, success] = [all.cost_usd ? sum.cost_usd / all.cost_usd : 0, sum.succeeded / sum.runs];
+    const counts = (...names) => names.map((name) => [sum[name], number(sum[name])]);
     return [
-      each.filter ? html`<a href=${runsOf(each)}>${name}</a>` : html`<span class="quiet">${name}</span>`,
-      priceOf(sum, "?"),
-      shareOf(all.cost_usd ? sum.cost_usd / all.cost_usd : 0),
-      ...[number(sum.runs), percent(sum.succeeded / sum.runs), number(sum.calls)],
-      ...[number(sum.input_tokens), number(sum.output_tokens)],
-      sum.unpriced ? "?" : money(sum.cost_usd / sum.runs),
+      [each.name.toLowerCase(), linked(each, nameOf(each, 80))],
+      [sum.cost_usd, priceOf(sum, "?")],
+      [share, shareOf(share)],
+      ...counts("runs", "answered"),
+      [success, percent(success)],
+      ...counts("failed", "stopped", "calls", "input_tokens", "output_tokens"),
+      sum.unpriced ? [-1, "?"] : [sum.cost_usd / sum.runs, dollarsOf(sum.cost_usd / sum.runs)],
     ];
   });
   const figures = periods.map((at) => [
-    at,
+    [at.name, at.name],
     ...series.map((each) => {
-      const group = each.over.get(at);
-      return group && html`<a href=${runsOf(each, at)}>${words(value(group))}</a>`;
+      const group = each.over.get(at.name);
+      return group ? [value(group), linked(each, words(value(group)), at)] : [-1, null];
     }),
   ]);
-  const names = series.map((each) => html`<bdi>${shown(flat(each.name, 40))}</bdi>`);
-  const color = (i) => html`<i class="color-${i}" aria-hidden="true"></i>`;
-  const legend = names.map((name, i) => html`<li>${color(i)}${name.cloneNode(true)}</li>`);
-  const heads = [capital(by), "USD", "Share", "Runs", "Success", "Calls", "Tokens in", "Out", "A run"];
-  const isTwice = by === "tag" || by === "model";
+  const legend = series.map((each, i) =>
+    html`<li><i class=${each.color || `color-${i}`} aria-hidden="true"></i>${linked(each, nameOf(each, 40))}</li>`);
+  const width = Math.max(320, place.clientWidth - 30);
+  const draw = (drawn, height) => chart(periods, drawn, measure, runsOf, width, height);
+  const heads = [[capital(by)], ["USD"], ["Share"], ["Runs"], ["Answered"], ["Success", SUCCESS], ["Failed"], ["Stopped"]];
+  heads.push(["Calls"], ["Tokens in"], ["Out"], ["A run", "USD of a run on average"]);
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Costs</h1>${period}</header>
     <div class="cost-bar">${tabs("By", "by", by, capitals(BY))}
       ${tabs("What is drawn", "measure", measure, Object.entries(MEASURES).map(([each, [name]]) => [each, name]))}
       ${tabs("Sums for each", "over", over, capitals(["day", "week", "month"]))}</div>
     ${!groups.length && html`<p class="quiet">No run began in this time.</p>`}`);
   if (groups.length)
-    place.append(html`<p class="sums"><strong>${priceOf(all, "Price not known")}</strong> for ${number(all.runs)} runs,
-        ${percent(all.succeeded / all.runs)} with success.
-        ${isTwice && html`<span class="quiet">A run with two ${by}s counts for both.</span>`}</p>
-      <figure class="chart">${chart(periods, series, measure, runsOf, Math.max(320, place.clientWidth - 30))}
-        <ul class="legend">${legend}</ul></figure>
-      ${tableOf(`Sums by ${by}`, heads, totals)}
+    place.append(html`<p class="sums"><strong>${priceOf(all, "Price not known")}</strong> for ${many(all.runs, "run")},
+        ${percent(all.succeeded / all.runs)} with success <span class="quiet">(${SUCCESS}).
+        ${isTwice && `A run with two ${by}s counts for both.`}</span></p>
+      <figure class="chart">${isApart && [html`<p class="quiet">All</p>`, draw([whole], HEIGHT / 2),
+        html`<p class="quiet">The largest ${SERIES}, at a scale of their own. The others make up
+          ${percent(value(rest.sum) / value(all))}.</p>`]}
+        ${draw(isApart ? series.slice(0, SERIES) : series)}<ul class="legend">${legend}</ul></figure>
+      ${tableOf(`Sums by ${by}`, heads, totals, 1)}
       <details class="figures"><summary>The numbers of the picture</summary>
-        ${tableOf(`${what} by ${over}`, [capital(over), ...names], figures)}</details>`);
+        ${tableOf(`${what} by ${over}`, [[capital(over)], ...series.map((each) => [nameOf(each, 40)])], figures)}</details>`);
   document.title = "Costs · Plait";
 };

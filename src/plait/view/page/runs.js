@@ -1,6 +1,6 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
 import { field, select } from "./acts.js";
-import { announce, chip, duration, flat, many, number, runAddress, shown, STATES, tokens, when } from "./dom.js";
+import { announce, chip, duration, flat, line, many, money, number, runAddress, shown, STATES, tokens, when } from "./dom.js";
 import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
 
@@ -28,6 +28,11 @@ const SORTS = Object.entries({
   ...{ "-seconds": "fastest first", steps: "most steps first", "-steps": "fewest steps first" },
 });
 const dollars = (usd) => (usd === 0 || usd >= 0.0001 ? usd.toFixed(4) : String(Number(usd.toPrecision(2))));
+// The sum of several runs.
+export const dollarsOf = (usd) =>
+  usd < 1 ? money(usd) : `${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} USD`;
+export const priceOf = (sum, none) =>
+  sum.unpriced === sum.runs ? none : `${sum.unpriced ? "at least " : ""}${dollarsOf(sum.cost_usd)}`;
 const text = (value) => value && html`<bdi title=${flat(value)}>${shown(flat(value, 60))}</bdi>`;
 const question = (run) => {
   const ending = flat(run.answer || run.reason || "", 400);
@@ -61,6 +66,8 @@ const isLive = (run) => run.status === "running" || run.status === "waiting";
 const PAGE = 60;
 // Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
+// Maximum number of runs that are summed up: 100,000 would keep the server busy for a second.
+const SUMMED = 10_000;
 
 // The selected runs by id, all of them in the table, and the filters that they were selected with. They are kept while
 // the user looks at other pages.
@@ -81,9 +88,9 @@ export const runsPage = async (place, source, wanted) => {
   const back = touched;
   let last = 0;
   let most = KEPT;
+  let later = null;
   const ask = () => source.runs({ ...wanted, before: last || "", limit: PAGE });
-  const waits = () => source.runs({ status: "waiting", limit: PAGE });
-  const [{ agents, choices }, me, first, waiting] = await Promise.all([source.about(), source.me(), ask(), waits()]);
+  const [{ agents, choices }, me, first] = await Promise.all([source.about(), source.me(), ask()]);
   const may = (role) => me.roles.includes(role);
   choices.agents = [...new Set([...agents.map((each) => each.name), ...choices.agents])];
   const { sort = "", words = "", ...filters } = wanted;
@@ -138,12 +145,7 @@ export const runsPage = async (place, source, wanted) => {
   const live = html`<tbody class="live" role="rowgroup"></tbody>`;
   const list = html`<tbody class="all" role="rowgroup"></tbody>`;
   const state = html`<p class="quiet" role="status"></p>`;
-  const count = html`<span class="quiet"></span>`;
-  const isWaits = wanted.status === "waiting";
-  const waitChip = (waiting.runs.length > 0 || isWaits) &&
-    html`<button type="button" class="filter-chip" aria-pressed=${String(isWaits)}
-      onclick=${() => go({ status: isWaits ? "" : "waiting" })}>Waits
-      (${waiting.runs.length}${waiting.more && "+"})</button>`;
+  const summary = html`<div class="summary"></div>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
   const head = ([name, kind, , sorts]) => {
     const isNow = sorts && (sort || "started").replace("-", "") === sorts;
@@ -222,8 +224,6 @@ export const runsPage = async (place, source, wanted) => {
     table.hidden = !list.children.length && !live.children.length;
     const none = isFiltered ? "No run is like that." : "There is no run yet. Start one, or run `plait run`.";
     state.textContent = table.hidden ? none : "";
-    const size = list.children.length + live.children.length;
-    count.textContent = more.hidden ? many(size, "run") : `${number(size)}+ runs`;
     tellChosen();
   };
   const add = (found) => {
@@ -237,11 +237,27 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
   };
+  // What all runs of the list used, the newest `SUMMED` of them. It is asked for when the list is there.
+  const sumUp = async () => {
+    later = null;
+    if (!place.isConnected) return;
+    const { groups } = await source.costs({ words, ...filters, by: "day", limit: SUMMED }).catch(() => ({}));
+    if (!groups?.length) return summary.replaceChildren();
+    const sum = (name) => groups.reduce((total, group) => total + group[name], 0);
+    const [runs, failed, waits] = ["runs", "failed", "waiting"].map(sum);
+    const linkTo = (status, count, words) =>
+      count > 0 && !filters.status && html`<a href=${addressOf({ ...wanted, status })}>${number(count)} ${words}</a>`;
+    const price = priceOf({ runs, unpriced: sum("unpriced"), cost_usd: sum("cost_usd") }, "price not known");
+    const counted = runs < SUMMED ? many(runs, "run") : `The newest ${number(SUMMED)} runs`;
+    const parts = [counted, price, linkTo("failed", failed, "failed"), linkTo("waiting", waits, "wait")];
+    summary.replaceChildren(line("quiet", ...parts));
+  };
   // With filters or another order, the list gets no new runs; only the runs in it change.
   const take = (news) => {
     for (const run of news.runs) {
       const there = [...table.querySelectorAll("tr.run")].find((each) => each.dataset.run === run.run);
       if (there ? there.dataset.state === stateOf(run) : isFiltered) continue;
+      later ??= setTimeout(sumUp, 10_000);
       const isFocused = there?.contains(document.activeElement);
       const row = rowOf(run);
       const target = isLive(run) ? live : list;
@@ -265,7 +281,7 @@ export const runsPage = async (place, source, wanted) => {
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Runs</h1>
       <form class="filters" role="search" aria-label="Runs" onsubmit=${submit}>${search}
         <button type="button" class="filter-button" aria-controls="filters" aria-expanded=${String(isOpen)}
-          onclick=${open}>Filter</button>${waitChip}${count}</form>
+          onclick=${open}>Filter</button>${summary}</form>
       ${ofAll}${may("use") && html`<a class="main-act" href="chat">New conversation</a>`}</header>
     ${panel}<div class="filter-chips">${removables}</div>
     ${state}${connectionNotice}${table}${more}${selection}`);
@@ -279,5 +295,6 @@ export const runsPage = async (place, source, wanted) => {
   const tellConnection = (isLost) => {
     connectionNotice.textContent = isLost ? "The connection is lost; trying again." : "";
   };
+  sumUp();
   return { leave: source.watchRuns(take, tellConnection), search };
 };
