@@ -166,8 +166,8 @@ class RecordedRuns:
         sums: dict[tuple[str, str], list[Any]] = {}  # the values of `CostGroup` after the key, but for the period
         for row in rows:
             calls, tokens_in, tokens_out, cost = await self._read_used(row)
-            used = (1, calls, tokens_in, tokens_out, cost or 0.0, cost is None, row.has_succeeded)
-            used += tuple(row.status == each for each in ("answered", "failed", "stopped", "waiting"))
+            ends = (row.status == each for each in ("answered", "failed", "stopped", "waiting"))
+            used = (1, calls, tokens_in, tokens_out, cost or 0.0, cost is None, row.has_succeeded, *ends)
             quarter = row.started // 900
             period = _name_period(over, quarter) if over else ""
             for key in (_name_period(by, quarter),) if by in PERIODS else _KEYS[by](row):

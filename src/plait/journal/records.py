@@ -241,7 +241,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
     name for finding the run again, `agent` the name of the agent that made it: it is never imported. `attachments` are
     the files of the question. `parent` is the run that a fork comes from, `taken` the number of rows that the fork took
-    over (0 in older journals), `caller` the call that started a child run. `user`, `tags` and `metadata` (JSON) are what
+    over (0 in older journals), `caller` the call that started a child run. `user`, `tags`, `metadata` (JSON) are what
     the caller says of the run; a child run has the user and the tags of its parent.
     """
 

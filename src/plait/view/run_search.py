@@ -23,8 +23,7 @@ MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
 UNFINISHED = ("running", "waiting", "interrupted")
-EVERY = 0.9
-"""Seconds between two readings of what has changed. A page asks once a second."""
+EVERY = 0.9  # seconds between two readings of what has changed; a page asks once a second
 
 
 def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
@@ -51,10 +50,7 @@ def list_choices(journal: Journal, label: str = "") -> dict[str, list[str]]:
 
 
 class ListWatch:
-    """Finds which runs of the list are new or changed, once for all pages that show it.
-
-    It reads the newest runs and those that were unfinished. `label`: see `RunQuery`.
-    """
+    """Finds which of the newest and the unfinished runs are new or changed, once for all pages that show the list."""
 
     def __init__(self, journal: Journal, label: str = "") -> None:
         self._journal, self._label = journal, label

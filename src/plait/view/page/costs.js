@@ -28,28 +28,26 @@ const svg = (tag, attributes = {}, ...inside) => {
   made.append(...inside.flat(Infinity).filter(Boolean));
   return made;
 };
-const add = (sum, group) => {
-  for (const [name, value] of Object.entries(group))
+const sumOf = (groups) => {
+  const sum = {};
+  for (const [name, value] of groups.flatMap(Object.entries))
     if (typeof value === "number") sum[name] = (sum[name] || 0) + value;
   return sum;
 };
-const sumOf = (groups) => groups.reduce(add, {});
 
-// The periods between two days, also those without a run: each with its first and its last day.
-const periodsOf = (from, to, over) => {
-  const start = new Date(`${from.padEnd(10, "-01")}T00:00Z`);
+// The periods between two days, each with its first and its last day; of very many, those that are known to have runs.
+const periodsOf = (from, to, over, known) => {
+  const start = new Date(`${from}T00:00Z`);
   const back = { day: 0, week: (start.getUTCDay() + 6) % 7, month: start.getUTCDate() - 1 }[over];
   const [days, months] = { day: [1, 0], week: [7, 0], month: [0, 1] }[over];
-  const dayOf = (i, before) => {
+  const dayOf = (i, before = 0) => {
     const day = start.getUTCDate() - back + i * days - before;
     return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + i * months, day)).toISOString().slice(0, 10);
   };
   const all = [];
-  for (let i = 0; dayOf(i, 0) <= to && i < 400; i++) {
-    const since = i ? dayOf(i, 0) : from.padEnd(10, "-01");
-    all.push({ name: dayOf(i, 0).slice(0, months ? 7 : 10), since, until: dayOf(i + 1, 1) });
-  }
-  return all;
+  for (let i = 0; dayOf(i) <= to && i < 10_000; i++)
+    all.push({ name: dayOf(i).slice(0, months ? 7 : 10), since: i ? dayOf(i) : from, until: dayOf(i + 1, 1) });
+  return all.filter(({ name }) => all.length < 400 || known.includes(name));
 };
 
 // A bar or a dot in the picture. A click leads to the runs. For the keyboard, the table has the same links.
@@ -138,32 +136,19 @@ export const costsPage = async (place, source, wanted) => {
   const [, days] = /^(\d{1,4})d$/.exec(since) || [];
   const found = await source.costs({ ...filters, ...(days ? { days } : { since }), by, over });
   keep("plait-costs", String(new URLSearchParams({ by, over, since, measure })));
-  const groups = [...new Set(found.groups.map((group) => group.key))]
-    .map((key) => {
-      const own = found.groups.filter((group) => group.key === key);
-      const sums = new Map(own.map((group) => [group.period, group]));
-      return { name: key || `no ${by}`, sum: sumOf(own), over: sums, filter: key ? { [by]: key } : null };
-    })
-    .sort((a, b) => b.sum.cost_usd - a.sum.cost_usd || b.sum.runs - a.sum.runs);
   const [what, value, words] = MEASURES[measure];
   const rank = measure === "success" ? (group) => group.runs : value;
-  const ranked = [...groups].sort((a, b) => rank(b.sum) - rank(a.sum));
-  const together = (name, each) => {
-    const sums = new Map();
-    for (const { over } of each)
-      for (const [period, group] of over) sums.set(period, add(sums.get(period) || {}, group));
-    return { name, sum: sumOf(each.map(({ sum }) => sum)), over: sums, filter: null, color: "color-rest" };
-  };
+  const sumsOf = (list) => new Map([...Map.groupBy(list, (group) => group.period)].map(([at, own]) => [at, sumOf(own)]));
+  const groups = [...Map.groupBy(found.groups, (group) => group.key)]
+    .map(([key, own]) => ({ name: key || `no ${by}`, sum: sumOf(own), over: sumsOf(own), filter: key && { [by]: key } }))
+    .sort((a, b) => rank(b.sum) - rank(a.sum));
+  const series = groups.slice(0, SERIES);
   const isTwice = by === "tag" || by === "model";
-  const rest = together(`${number(ranked.length - SERIES)} others`, ranked.slice(SERIES));
-  const whole = { ...together("all", groups), filter: isTwice ? null : {} };
-  const all = whole.sum;
-  const series = ranked.length > SERIES ? [...ranked.slice(0, SERIES), rest] : ranked;
-  // Where most is that of the others, the largest could not be seen: they have a picture of their own.
-  const isApart = measure !== "success" && series.includes(rest) && value(rest.sum) > value(all) / 2;
-  const known = found.groups.map((group) => group.period).sort();
-  const from = /^[\d-]{10}$/.test(found.since) ? found.since : known[0];
-  const periods = groups.length ? periodsOf(from, found.today, over) : [];
+  const whole = { name: "all", over: sumsOf(found.groups), filter: isTwice ? null : {}, color: "color-all" };
+  const all = sumOf(found.groups);
+  const known = [...whole.over.keys()].sort();
+  const from = /^[\d-]{10}$/.test(found.since) ? found.since : known[0]?.padEnd(10, "-01");
+  const periods = from ? periodsOf(from, found.today, over, known) : [];
   const runsOf = (each, { since, until } = found) =>
     each.filter && addressOf({ ...filters, ...each.filter, since: since ?? "", until, sort: "cost" });
   const go = (changes) => {
@@ -203,16 +188,18 @@ export const costsPage = async (place, source, wanted) => {
       sum.unpriced ? [-1, "?"] : [sum.cost_usd / sum.runs, dollarsOf(sum.cost_usd / sum.runs)],
     ];
   });
+  const parts = groups.length > SERIES ? [whole, ...series] : series;
   const figures = periods.map((at) => [
     [at.name, at.name],
-    ...series.map((each) => {
+    ...parts.map((each) => {
       const group = each.over.get(at.name);
       return group ? [value(group), linked(each, words(value(group)), at)] : [-1, null];
     }),
   ]);
   const legend = series.map((each, i) =>
-    html`<li><i class=${each.color || `color-${i}`} aria-hidden="true"></i>${linked(each, nameOf(each, 40))}</li>`);
+    html`<li><i class="color-${i}" aria-hidden="true"></i>${linked(each, nameOf(each, 40))}</li>`);
   const width = Math.max(320, place.clientWidth - 30);
+  const most = measure === "success" ? "runs" : what.toLowerCase();
   const draw = (drawn, height) => chart(periods, drawn, measure, runsOf, width, height);
   const heads = [[capital(by)], ["USD"], ["Share"], ["Runs"], ["Answered"], ["Success", SUCCESS], ["Failed"], ["Stopped"]];
   heads.push(["Calls"], ["Tokens in"], ["Out"], ["A run", "USD of a run on average"]);
@@ -225,12 +212,12 @@ export const costsPage = async (place, source, wanted) => {
     place.append(html`<p class="sums"><strong>${priceOf(all, "Price not known")}</strong> for ${many(all.runs, "run")},
         ${percent(all.succeeded / all.runs)} with success <span class="quiet">(${SUCCESS}).
         ${isTwice && `A run with two ${by}s counts for both.`}</span></p>
-      <figure class="chart">${isApart && [html`<p class="quiet">All</p>`, draw([whole], HEIGHT / 2),
-        html`<p class="quiet">The largest ${SERIES}, at a scale of their own. The others make up
-          ${percent(value(rest.sum) / value(all))}.</p>`]}
-        ${draw(isApart ? series.slice(0, SERIES) : series)}<ul class="legend">${legend}</ul></figure>
+      <figure class="chart">${groups.length > SERIES && [html`<p class="quiet">All ${number(groups.length)}</p>`,
+        draw([whole], HEIGHT / 2), html`<p class="quiet">The ${SERIES} with the most ${most}, together
+          ${percent(rank(sumOf(series.map((each) => each.sum))) / (rank(all) || 1))}</p>`]}
+        ${draw(series)}<ul class="legend">${legend}</ul></figure>
       ${tableOf(`Sums by ${by}`, heads, totals, 1)}
       <details class="figures"><summary>The numbers of the picture</summary>
-        ${tableOf(`${what} by ${over}`, [[capital(over)], ...series.map((each) => [nameOf(each, 40)])], figures)}</details>`);
+        ${tableOf(`${what} by ${over}`, [[capital(over)], ...parts.map((each) => [nameOf(each, 40)])], figures)}</details>`);
   document.title = "Costs · Plait";
 };

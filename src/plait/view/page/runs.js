@@ -152,7 +152,7 @@ export const runsPage = async (place, source, wanted) => {
     const isUp = sort.startsWith("-");
     const by = () => go({ sort: isNow && !isUp ? `-${sorts}` : sorts === "started" ? "" : sorts });
     const content = html`<button type="button" title="Sort by ${name === "USD" ? "cost" : name.toLowerCase()}"
-      onclick=${by}>${name}<span class="arrow" aria-hidden="true">${isNow && (isUp ? " ↑" : " ↓")}</span></button>`;
+      onclick=${by}>${name}</button>`;
     const order = isNow && (isUp ? "ascending" : "descending");
     return html`<th class=${kind} scope="col" role="columnheader" aria-sort=${order}>${sorts ? content : name}</th>`;
   };
@@ -237,20 +237,20 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
   };
-  // What all runs of the list used, the newest `SUMMED` of them. It is asked for when the list is there.
+  // What all runs of the list used, of very many the newest. It is asked for when the list is there.
   const sumUp = async () => {
     later = null;
     if (!place.isConnected) return;
-    const { groups } = await source.costs({ words, ...filters, by: "day", limit: SUMMED }).catch(() => ({}));
-    if (!groups?.length) return summary.replaceChildren();
+    const asked = source.costs({ words, ...filters, by: "day", limit: SUMMED });
+    const { groups } = await asked.catch(() => ({ groups: [] }));
     const sum = (name) => groups.reduce((total, group) => total + group[name], 0);
-    const [runs, failed, waits] = ["runs", "failed", "waiting"].map(sum);
     const linkTo = (status, count, words) =>
       count > 0 && !filters.status && html`<a href=${addressOf({ ...wanted, status })}>${number(count)} ${words}</a>`;
+    const runs = sum("runs");
     const price = priceOf({ runs, unpriced: sum("unpriced"), cost_usd: sum("cost_usd") }, "price not known");
     const counted = runs < SUMMED ? many(runs, "run") : `The newest ${number(SUMMED)} runs`;
-    const parts = [counted, price, linkTo("failed", failed, "failed"), linkTo("waiting", waits, "wait")];
-    summary.replaceChildren(line("quiet", ...parts));
+    const parts = [counted, price, linkTo("failed", sum("failed"), "failed"), linkTo("waiting", sum("waiting"), "wait")];
+    summary.replaceChildren(runs ? line("quiet", ...parts) : "");
   };
   // With filters or another order, the list gets no new runs; only the runs in it change.
   const take = (news) => {
