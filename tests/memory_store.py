@@ -179,7 +179,8 @@ class MemoryStore:
             specs = tuple(dict.fromkeys(each["spec"] for each in head.models.values())) if models else ()
             said = (head.run, head.label, head.user, head.agent, head.tags, head.fork_at)
             well = row.status == "answered" and not is_wrong
-            found.append(RunTotals(*said, row.started, row.totals, row.status, well, specs))
+            status = "running" if row.status == "interrupted" else row.status
+            found.append(RunTotals(*said, row.started, row.totals, status, well, specs))
         return found
 
     async def list_values(self, label: str = "") -> dict[str, list[str]]:
