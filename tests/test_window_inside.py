@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 import struct
 import time
@@ -183,10 +184,25 @@ async def test_the_most_expensive_user_of_the_week_is_two_clicks_away(browser: B
         await page.wait_for("document.querySelector('.summary').innerText === '44 runs · 29.26 USD'")
         await page.click("nav.pages a[href='#/costs']")  # it is as it was left
         await page.wait_for("document.querySelector('.box tbody th')?.innerText === 'user 2'")
-        await to(page, "costs?by=user&measure=success&over=week")
+        await to(page, "costs?by=user&measure=success&over=week&since=7d")
         await page.click(".figures summary")
         assert await page.count(".chart polyline") == 3 and "100 %" in await page.text(".figures")
         assert page.problems == []
+        await page.close()
+
+
+async def test_of_many_users_the_largest_have_a_picture_of_their_own(
+    browser: Browser, many: Path, tmp_path: Path
+) -> None:
+    shutil.copy(many, tmp_path / "journal.db")
+    with sqlite3.connect(tmp_path / "journal.db") as connection:
+        connection.execute("UPDATE runs SET user = 'user ' || n")
+    with serving(react(tmp_path / "journal.db")) as server:
+        page = await opened(browser, server, "costs?by=user")
+        await page.wait_for_selector(".chart svg + p + svg")
+        assert await page.count(".legend a") == 6 and await page.count(".chart rect") == 7
+        assert "All 131" in await page.text(".chart") and "together 9 %" in await page.text(".chart")
+        assert "<1 %" in await page.text(".box tbody tr:last-child") and page.problems == []
         await page.close()
 
 

@@ -185,9 +185,8 @@ class RecordedRuns:
             counts = (whole.get(name) or 0 for name in ("calls", "input_tokens", "output_tokens"))
             return *counts, whole.get("cost_usd", 0.0)
         try:
-            spent, before, found = spent_in(row.totals), Spent(), await self._store.find_run(row.run)
-            if not row.totals:
-                spent = await read_spent(self._store, found)
+            before, found = Spent(), await self._store.find_run(row.run)
+            spent = spent_in(row.totals) if row.totals else await read_spent(self._store, found)
             if row.fork_at:
                 rows, taken = await self._store.read_rows(row.run, bodies=False), found.head.taken
                 # It may have done a part of an earlier step again.

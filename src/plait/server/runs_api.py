@@ -101,12 +101,11 @@ class ViewerApi:
         """Return what all runs that match used by day, week, month, user, tag, agent or model, also `over` time.
         `days`: those of so many whole days, today included."""
         by, over, days = (request.query_params.get(name, "") for name in ("by", "over", "days"))
-        by = by or "day"
         filters, today = read_filters(request), date.today()
         if days:
             filters["since"] = str(today - timedelta(min(parse_number("days", days), 99_999) - 1))
-        about = {"by": by, "over": over, "since": filters.get("since"), "today": str(today)}
-        return json_response({**about, "groups": self._list(request).costs(by, over=over, **filters)})
+        about = {"by": by or "day", "over": over, "since": filters.get("since"), "today": str(today)}
+        return json_response({**about, "groups": self._list(request).costs(by or "day", over=over, **filters)})
 
     def run(self, request: Request) -> Response:
         """Return all facts about a run, its steps, and what the caller may do with it."""

@@ -149,7 +149,7 @@ export const costsPage = async (place, source, wanted) => {
   const known = [...whole.over.keys()].sort();
   const from = /^[\d-]{10}$/.test(found.since) ? found.since : known[0]?.padEnd(10, "-01");
   const periods = from ? periodsOf(from, found.today, over, known) : [];
-  const runsOf = (each, { since, until } = found) =>
+  const runsOf = (each, { since, until = filters.until } = found) =>
     each.filter && addressOf({ ...filters, ...each.filter, since: since ?? "", until, sort: "cost" });
   const go = (changes) => {
     const next = Object.entries({ by, over, since, measure, ...filters, ...changes });

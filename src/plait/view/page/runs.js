@@ -257,7 +257,7 @@ export const runsPage = async (place, source, wanted) => {
     for (const run of news.runs) {
       const there = [...table.querySelectorAll("tr.run")].find((each) => each.dataset.run === run.run);
       if (there ? there.dataset.state === stateOf(run) : isFiltered) continue;
-      later ??= setTimeout(sumUp, 10_000);
+      later ??= setTimeout(sumUp, 30_000);
       const isFocused = there?.contains(document.activeElement);
       const row = rowOf(run);
       const target = isLive(run) ? live : list;
