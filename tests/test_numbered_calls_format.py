@@ -347,6 +347,7 @@ def test_a_splitter_gives_the_same_for_any_chunking(text: str, data: st.DataObje
 
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
     for form in (FORM, JOINER):
+        assert by_kind(form.stream(), list(range(len(text)))) == by_kind(form.stream(), [])
         assert by_kind(form.stream(), cuts) == by_kind(form.stream(), [])
 
 
@@ -367,9 +368,13 @@ def test_a_splitter_tells_calls_and_answers_from_thoughts() -> None:
     pieces = [*splitter.feed("Thought: I see.\nFin"), *splitter.feed("ish: 5\nand 6"), *splitter.close()]
     assert [(each.kind, each.text) for each in pieces] == [
         ("thought", "I see."),
-        ("answer", "5"),
-        ("answer", "\nand 6"),
+        ("answer", "5\nand 6"),
     ]
+    splitter = JOINER.stream()
+    parts = ("Finish: Ly", "on is", " in France\nand", " Lille, too", "\nThou", "gh it rains")
+    fed = [splitter.feed(part) for part in parts]
+    said = ["", "Lyon is", " in France", "\nand Lille, too", "", "\nThough it rains"]
+    assert ["".join(each.text for each in pieces) for pieces in fed] == said
 
 
 # ---- the joiner

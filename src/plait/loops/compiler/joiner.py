@@ -34,6 +34,14 @@ _MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
 _REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
 _NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)
 _CLOSES = {"(": ")", "[": "]"}
+# The start of a line that may become a label, or from the backslash on an escaped one.
+_START = re.compile(
+    rf"{_HEAD}(?:action{_TAIL}{_COLON}[*_`]{{0,3}}[ \t]{{0,3}})?(?:[a-z]{{0,7}}|final[ _][a-z]{{0,6}}"
+    rf"|results?[ \t]{{1,3}}o|(?:{_WORDS})[ \t]{{0,3}}(?:\$?\d{{0,6}})[*_`]{{0,3}}[ \t]{{0,3}}(?:\\.*)?)",
+    _FLAGS,
+)
+_LONGEST_START = 100
+"""Characters after which a line whose start is not certain is held to its end."""
 
 
 class Verdict(Struct, frozen=True):
@@ -47,31 +55,49 @@ class Verdict(Struct, frozen=True):
 
 class JoinStream(Stream[Verdict]):
     """A decision that streams in. A reply without a label is an answer, but text before the first label is a thought,
-    so text is shown as a thought until there is a label."""
+    so text is shown as a thought until there is a label. Of a line, only the start that may become a label is held."""
 
     kind: PieceKind | None = "thought"
     over = False
     decision: list[str] | None = None
     """The text of the decision, if the part is one."""
+    is_certain = False
+    """Whether the start of the line is shown."""
 
     def split(self, text: str, *, last: bool) -> None:
-        for line in self.whole_lines(text, last=last):
-            label = _LABEL.match(line)
-            if label is not None:
-                # Of several decisions the first one with content counts. The end shows what is in brackets.
-                is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
-                kind, line = _kind(label), line[label.end() :]
-                if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
-                    kind, line = "replan", line[other.end() :]
-                shown: PieceKind = "answer" if kind == "finish" else "thought"
-                self.over = self.over or is_over or bool(label[3])
-                self.kind = None if self.over or kind == "action" else shown
-                self.decision = [] if kind in ("finish", "replan") else None
-                self.begin("\n" if shown == "thought" else "")
+        *lines, rest = text.split("\n")
+        for part, whole in (*((f"{line}\n", True) for line in lines), (rest, last)):
+            shown = part if self.is_certain else self._take_start(part, whole)
             if self.decision is not None:
-                self.decision.append(line)
+                self.decision.append(shown)
             if self.kind is not None:
-                self.put(self.kind, _unguard(line))
+                self.put(self.kind, shown)
+            self.is_certain = self.is_certain and not whole
+
+    def _take_start(self, text: str, whole: bool) -> str:
+        """Return what may be shown of the line whose start is not certain yet. Begins the part behind a label."""
+        is_short = sum(map(len, self._held[:_LONGEST_START])) < _LONGEST_START
+        self._held.append(text)
+        line = "".join(self._held) if whole or is_short else ""
+        label = _LABEL.match(line)
+        rest = line[label.end() :] if label is not None else line
+        # Two more characters may belong to a label (`Finish:**`).
+        is_open = (label is not None and len(rest) < 2) or any(map(_START.fullmatch, (line, rest.lstrip())))
+        if is_open and not whole:
+            return ""
+        self._held, self.is_certain = [], True
+        if label is not None:
+            # Of several decisions the first one with content counts. The end shows what is in brackets.
+            is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
+            kind = _kind(label)
+            if kind == "finish" and (other := _REPLAN_INSIDE.match(rest)) is not None:
+                kind, rest = "replan", rest[other.end() :]
+            shown: PieceKind = "answer" if kind == "finish" else "thought"
+            self.over = self.over or is_over or bool(label[3])
+            self.kind = None if self.over or kind == "action" else shown
+            self.decision = [] if kind in ("finish", "replan") else None
+            self.begin("\n" if shown == "thought" else "")
+        return _unguard(rest)
 
 
 @dataclass(frozen=True)
