@@ -292,6 +292,37 @@ def test_a_response_continues_the_session_of_the_one_before(journal: Path) -> No
         assert named["conversation"] == {"id": "ours"} and here.manager.journal.runs()[0].head.session == "ours"
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_conversation_keeps_the_turns_with_which_it_began(store: str, journal: Path) -> None:
+    seen: list[str] = []
+
+    def answer(think: Think) -> str:
+        seen.append("\n".join(each.content for each in think.messages))
+        return f"Final Answer: Answer {len(seen)}."
+
+    place: Any = shared_server().new_journal() if store == "postgres" else journal
+    with serving(make("react", [answer] * 12, place, by_turn=False)) as here, client(here) as api:
+        ids: list[str] = []
+
+        def say(text: str, after: int) -> None:
+            ids.append(api.responses.create(model="plait", input=text, previous_response_id=ids[after]).id)
+
+        ids.append(api.responses.create(model="plait", input="First?").id)
+        for text, after in (("Second?", 0), ("Other?", 0), ("Third?", 2), ("Fourth?", 3), ("Branch?", 3), ("Last?", 5)):
+            say(text, after)
+        for text in seen[3:]:
+            assert text.count("First?") == text.count("Answer 1.") == text.count("Other?") == 1
+            assert "Second?" not in text
+        assert "Third?" in seen[4] and all("Third?" in text and "Fourth?" not in text for text in seen[5:])
+
+        turns: list[Any] = [{"role": "user", "content": "A?"}, {"role": "assistant", "content": "As said."}]
+        for text in ("B?", "C?"):
+            turns.append({"role": "user", "content": text})
+            api.chat.completions.create(model="plait", messages=turns, extra_headers={"x-plait-session": "ours"})
+            turns.append({"role": "assistant", "content": f"Answer {len(seen)}."})
+        assert seen[-1].count("As said.") == seen[-1].count("B?") == 1
+
+
 def test_another_answer_is_refused_and_each_part_keeps_its_response(journal: Path) -> None:
     agent = make("react", [SEND, SEND, "Final Answer: ok"], journal, approve="effects")
     with serving(agent) as here, client(here) as api:

@@ -26,6 +26,7 @@ from plait.journal import codec
 from plait.server import conversations
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatRequest
+from plait.server.conversation_record import GIVEN, keep_notes
 from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.idempotency import KIND, RequestKey, read_key
@@ -220,6 +221,8 @@ class AgentTurn:
         history, run_id = state.history, await key.find_new_run() if key is not None else None
         if not asked.previous and (named is None or not state.is_known):
             history = await asyncio.to_thread(conversations.check_turns, manager.journal, caller, asked.earlier, state)
+        if (asked.previous or named is not None) and not state.is_known and history is not None and history.turns:
+            await keep_notes(manager.journal.store, state.session, base=GIVEN, at=state.session)
         return await manager.start(
             asked.model,
             asked.parts,

@@ -2,8 +2,8 @@
 
 The turns of a session are its runs. A retry and a run that goes on after a limit are forks, which belong to the turn of
 the run that they come from; `chosen` says which version later messages see. A message that was edited begins another
-session, a branch: its first run has the earlier turns as its history. Title, branch and versions are kept under the
-session's name (`TITLES`).
+session, a branch: its first run has the earlier turns as its history. So has that of a session which began with turns
+of a client (`GIVEN`). Title, branch and versions are kept under the session's name (`TITLES`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from plait.journal.store import TITLES, Store, read_timeline
 from plait.runtime.conversations.chat_messages import GivenTurns, calls_in
 from plait.runtime.conversations.sessions import has_read_outside
 from plait.server.chat_format import answer_text
+
+GIVEN = "\n"
+"""The base of a session that began with turns of a client. No session can have this name."""
 
 
 class ConversationNotes(Struct, frozen=True, omit_defaults=True):
@@ -61,7 +64,7 @@ class RecordedConversation(Struct, frozen=True):
 
     @property
     def earlier(self) -> tuple[Exchange, ...]:
-        """Return the turns before a branch whose original was deleted: the first run of the branch has them."""
+        """Return the turns before a branch that are in no session any more: the first run of the branch has them."""
         if not self.notes.base or not self.turns or self.turns[0].session != self.session:
             return ()
         head = self.turns[0].row.head

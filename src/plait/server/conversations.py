@@ -37,6 +37,7 @@ from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.conversations.chat_messages import GivenTurns
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
+from plait.server.conversation_record import read_conversation, read_history, read_notes
 from plait.server.errors import RequestRejected
 from plait.server.recorded_reply import list_answered
 from plait.server.runs import agent_name
@@ -52,8 +53,8 @@ class ConversationState(Struct, frozen=True):
     `is_known`: the session exists. `waiting_run` is "" if none waits, `waiting_agent` is the served agent of that run,
     `waiting_question` is what it asks. `answered` is the question that the conversation's messages show as the last
     one. `given` are the turns before the run that the request continues, `unseen` is what the run said later than the
-    client has it. `history` are the turns of another conversation with which a new one begins. `last` is the session's
-    last turn.
+    client has it. `history` are the turns that the message is to see, if they are not just the session's own. `last` is
+    the session's last turn.
     """
 
     session: str
@@ -90,9 +91,13 @@ def find_session(journal: Journal, session: str) -> ConversationState:
     last = LastTurn.of(journal.turns(session, limit=1))
     if not last.run:
         return ConversationState(session)
-    row = journal.run(last.run)
-    state = state_of(row) if row.status == "waiting" else ConversationState(session, is_known=True)
-    return structs.replace(state, last=last)
+    row, store = journal.run(last.run), journal.store
+    if row.status == "waiting":
+        return structs.replace(state_of(row), last=last)
+    # Without notes, the turns are just the session's own runs.
+    has_notes = wait_for(read_notes(store, [session]))
+    history = wait_for(read_history(store, wait_for(read_conversation(store, session)))) if has_notes else None
+    return ConversationState(session, is_known=True, last=last, history=history)
 
 
 def find_after(journal: Journal, caller: Caller, row: RunRow, part: int, message: str) -> ConversationState:
