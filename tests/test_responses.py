@@ -321,6 +321,14 @@ def test_a_conversation_keeps_the_turns_with_which_it_began(store: str, journal:
             api.chat.completions.create(model="plait", messages=turns, extra_headers={"x-plait-session": "ours"})
             turns.append({"role": "assistant", "content": f"Answer {len(seen)}."})
         assert seen[-1].count("As said.") == seen[-1].count("B?") == 1
+        texts = here.manager.texts
+
+        async def watch() -> None:
+            texts.watch("x").__enter__()
+
+        asyncio.run_coroutine_threadsafe(watch(), here.loop).result()
+    tasks = (texts._showing, texts._reading)  # they have ended with the server
+    assert all(task.done() if store == "postgres" else task is None for task in tasks)
 
 
 def test_another_answer_is_refused_and_each_part_keeps_its_response(journal: Path) -> None:

@@ -442,8 +442,9 @@ class RunManager:
             active.cancel(STOPPED)
         for active in rest:
             await asyncio.wait([active.task], timeout=10)
-        for task in self._beside:
-            task.cancel()
+        await self.texts.close()
+        if beside := [task for task in self._beside if task.cancel()]:
+            await asyncio.wait(beside, timeout=10)
         return len(rest)
 
     def end_grace(self) -> None:

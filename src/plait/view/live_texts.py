@@ -195,6 +195,11 @@ class LiveTexts:
             self._watched[run] -= 1
             self._watched = +self._watched
 
+    async def close(self) -> None:
+        """End what shows and reads replies."""
+        tasks = [each for each in (self._showing, self._reading) if each is not None and each.cancel()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _read(self) -> None:
         assert has_queue(self._store)
         while self._watched:
