@@ -15,8 +15,9 @@ from msgspec import structs
 import plait
 from loop_scripts import LOOPS, QUESTION, SCRIPTS, TRIP, reply_of, write_action
 from models_server import Asked, Server, delta, event
-from plait.core import Call, Reply
+from plait.core import Call, Reply, Think
 from plait.core import events as ev
+from plait.models.base import Response
 from plait.server.reply_pieces import ReplyPieces
 
 Texts = dict[str, list[str]]
@@ -97,6 +98,32 @@ def test_every_loop_sends_each_text_once_and_then_its_mark(loop: str, chunk: int
     forked, _ = watch(agent.stream_fork(run, 1, label="again"))
     assert forked.answer == run.answer
     assert list(agent.stream_resume(run)) == [], "a run that is over has no events"
+
+
+class OwnModel(plait.Scripted):
+    """A model of a user, which decodes its replies itself."""
+
+    def decode(self, response: Response, think: Think) -> Reply:
+        reply = super().decode(response, think)
+        return structs.replace(reply, text=reply.text.replace("\ufffd", "\ud800"))
+
+
+@pytest.mark.parametrize("kind", [plait.Scripted, OwnModel])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_half_a_character_of_a_reply_ends_no_run(loop: str, kind: type[plait.Scripted], tmp_path: Path) -> None:
+    def halve(turn: Any) -> str | Reply:
+        if isinstance(turn, str):
+            return turn.replace("all is", "all \ud800 is").replace("three", "three \udfff")
+        return reply_of(turn)
+
+    replies = {phase: [*map(halve, turns)] for phase, turns in SCRIPTS[loop].items()}
+    if loop == "tool_calling":  # a native call that is damaged is asked for again
+        damaged = Reply("", "calls", calls=(Call("send", {"text": "\ud800"}),))
+        replies["act"] = [damaged, *replies["act"]]
+    agent = plait.Agent(loop, model=kind(replies, chunk=1), tools=[fetch, send], journal=tmp_path / "j.db")
+    run, _ = watch(agent.stream(QUESTION))
+    assert run.answer == "all \ufffd is sent"
+    assert agent.replay(run.id).outcome == run.outcome
 
 
 FINAL = {"thought": "done", "tool": "final_answer", "tool_input": TRIP}

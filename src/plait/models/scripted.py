@@ -28,6 +28,7 @@ from plait.models.fallback import join_two
 from plait.models.prices import UNKNOWN, Price, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
+from plait.models.wires.odd_json import mend
 from plait.models.wires.refusals import Target
 from plait.models.wires.turns import chat_call
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
@@ -236,7 +237,7 @@ class Scripted:
             return said
         reply, answer = said.reply, None if said.answer is UNSET else said.answer
         if think.tools or self._write is None:
-            shown = answer if isinstance(answer, str | None) else msgspec.json.encode(answer).decode()
+            shown = answer if isinstance(answer, str | None) else _encode(answer).decode()
             return structs.replace(reply, text=reply.text if shown is None else shown)
         try:
             text = self._write(phase, reply.calls, answer, reply.text, n)
@@ -331,6 +332,7 @@ def _text_of(turn: Script, stop: Sequence[str]) -> str | None:
     text = turn.text if isinstance(turn, Reply) else turn
     if not isinstance(text, str):
         return None
+    text = str(mend(text)[0])  # as the conversation has it
     ends = [at for s in stop if s and (at := text.find(s)) >= 0]
     return text[: min(ends, default=len(text))].strip()
 
@@ -358,13 +360,20 @@ def _encode_body(reply: Reply, model: str) -> bytes:
             body["usage"]["prompt_tokens_details"]["cache_write_tokens"] = stored
         if reasoning := reply.usage.reasoning_tokens:
             body["usage"]["completion_tokens_details"] = {"reasoning_tokens": reasoning}
-    return msgspec.json.encode(body)
+    return _encode(body)
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair: endpoints send it escaped
+        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def _arguments(call: Call) -> str:
     if isinstance(call.input, str):
         return call.input  # a model may write text that is not JSON
-    return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
+    return "{}" if call.input is None else _encode(call.input).decode()
 
 
 def _list_replies(given: Any, phase: str) -> tuple[Any, ...] | Callable[[Think], Said]:

@@ -10,6 +10,7 @@ from plait.core import events as ev
 from plait.core.output import FINAL_ANSWER
 from plait.journal.keys import read_key
 from plait.loops import splitter_of
+from plait.models.wires.odd_json import mend
 from plait.runtime.agents.output import OutputType
 from plait.runtime.guard import Entry, Finish
 
@@ -46,7 +47,7 @@ class ReplyListener:
 
     def __call__(self, text: str) -> None:
         """Add the next part of the reply."""
-        self._fed = True
+        self._fed, (text, _) = True, mend(text)
         if self._answer is not None and self._only_answer:
             self._answer.add(text)
         if self._splitter is not None:

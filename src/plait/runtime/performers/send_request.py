@@ -21,6 +21,7 @@ from plait.core.errors import ModelError, Unsupported
 from plait.journal.records import LOST, Asking, Decision, RequestRecord, ResponseRecord
 from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
+from plait.models.wires.odd_json import mend
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.guard import Attempt, EndedByRefusal, Entry
@@ -192,8 +193,11 @@ def taken_by(why: BaseException, think: Think, wire: Wire) -> Reply | None:
 
 
 def _finish(reply: Reply, model: Model, seconds: float) -> Reply:
-    """Return the reply with its time, its price and the model that was asked."""
-    return structs.replace(reply, seconds=seconds, cost=cost_of_reply(reply, model.rate, seconds), model=model.spec)
+    """Return the reply as text that can be stored, with its time, its price and the model that was asked."""
+    cost = cost_of_reply(reply, model.rate, seconds)
+    calls = tuple(structs.replace(each, tool=mend(each.tool)[0], input=mend(each.input)[0]) for each in reply.calls)
+    said = {"text": mend(reply.text)[0], "reasoning": mend(reply.reasoning)[0], "calls": calls}
+    return structs.replace(reply, seconds=seconds, cost=cost, model=model.spec, **said)
 
 
 def _wire_of(model: Model) -> Wire:
