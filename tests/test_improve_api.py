@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 import plait
 from lazily import skip_without
 from plait.core import Think
+from plait.journal.records import RunRow
+from plait.journal.run_query import RunQuery
 from plait.journal.store import Journal, wait_for
 from test_forks import add, make_agent, place
 from window_support import react
@@ -24,7 +27,7 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 from plait.server.auth import Caller  # noqa: E402
 from plait.server.changes import ForkChanges, LimitChanges, changed_agent  # noqa: E402
 from plait.server.errors import RequestRejected  # noqa: E402
-from window_server import ALICE, BOB, FULL, ONE, USERS, Here, serving  # noqa: E402
+from window_server import ALICE, BOB, FULL, ONE, USERS, Here, Process, ask, script, serving  # noqa: E402
 
 assert place  # a fixture
 
@@ -39,10 +42,10 @@ def until_ended(server: Here, run: str) -> dict[str, Any]:
     raise TimeoutError(run)
 
 
-def until_over(server: Here, name: str) -> dict[str, Any]:
+def until_over(server: Here | Process, name: str) -> dict[str, Any]:
     """Wait until all forks of a change have ended; its page."""
     for _ in range(600):
-        _, _, body = server.ask("GET", f"/api/changes/{name}")
+        _, _, body = ask(server.port, "GET", f"/api/changes/{name}")
         if not body["is_active"]:
             return dict(body)
         time.sleep(0.02)
@@ -245,6 +248,39 @@ def test_a_change_goes_on_at_another_server_where_it_was_left(journal: Path) -> 
         after = until_over(server, name)
         assert [each["after"]["status"] for each in after["rows"]] == ["answered"] * 2
         assert after["rows"][0]["after"]["run"] == before["rows"][0]["after"]["run"]
+
+
+def test_a_change_goes_on_by_itself_where_servers_that_resume_are_killed(place: str, tmp_path: Path) -> None:
+    model = script(tmp_path, "Thought: x\nFinal Answer: 1", delay=0.2)
+    agent = plait.Agent("react", model=model, name="plait", journal=place)
+    runs = [agent.run(f"Question {n}?").id for n in range(3)]
+    words = ("--loop", "react", "--model", model, "--journal", place, "--resume")
+    (tmp_path / "plait.toml").write_text("[serve]\nconcurrent = 2\n")  # one fork at once
+    with Process(*words, cwd=tmp_path) as one:
+        _, _, begun = ask(one.port, "POST", "/api/changes", {"change": {"instructions": "x"}, "runs": runs})
+        forks = wait_for_forks(place, begun["name"])
+        os.kill(one.process.pid, signal.SIGKILL)
+        one.process.wait(60)
+    assert 0 < len(forks) < 3
+    with Process(*words, cwd=tmp_path) as two, Process(*words, cwd=tmp_path) as three:
+        for _ in range(600):
+            rows = ask(two.port, "GET", f"/api/changes/{begun['name']}")[2]["rows"]
+            if all(each["after"] and each["after"]["status"] == "answered" for each in rows):
+                break
+            time.sleep(0.05)
+        for server in (two, three):
+            page = until_over(server, begun["name"])
+            assert [(each["after"]["status"], each["problem"]) for each in page["rows"]] == [("answered", "")] * 3
+    count = len(Journal.at(place).find(RunQuery(tags=(f"change:{begun['name']}",))))
+    assert count == 3 and {each.head.run for each in forks} <= {each["after"]["run"] for each in rows}
+
+
+def wait_for_forks(place: str, name: str) -> list[RunRow]:
+    for _ in range(600):
+        if forks := Journal.at(place).find(RunQuery(tags=(f"change:{name}",))):
+            return list(forks)
+        time.sleep(0.02)
+    raise TimeoutError(name)
 
 
 def test_runs_are_rated_reviewed_and_rated_once(journal: Path) -> None:

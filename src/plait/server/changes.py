@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
 
 from plait.agent import Agent
-from plait.core.errors import PlaitError
+from plait.core.errors import PlaitError, RunExists
 from plait.journal import codec
 from plait.journal.forks import is_editable
 from plait.journal.owner import new_run_id
@@ -28,12 +28,14 @@ from plait.runtime.spent import spent_in
 from plait.server.agents import change_agent
 from plait.server.auth import Caller
 from plait.server.errors import RequestRejected
-from plait.server.runs import RunManager, agent_name
+from plait.server.runs import STOPPED, RunManager, agent_name
 
 MOST_RUNS = 200
 """Runs that one change can be run over."""
 OVER = ("answered", "stopped", "failed", "crashed")
 """The states of runs that are reviewed and changed."""
+CANCELLED = "The change was cancelled."
+"""Why a fork was cancelled, with its change."""
 LONGEST_RESULT = 100_000
 """Characters of a result that a page can edit."""
 
@@ -84,7 +86,8 @@ class ChangeBody(Struct, forbid_unknown_fields=True):
 
 
 class KeptChange(Struct, frozen=True):
-    """A change that is run over runs, as the journal keeps it. `owner` and `by` are the token or user who began it."""
+    """A change that is run over runs, as the journal keeps it. `owner` and `by` are the token or user who began it.
+    `is_open`: a server has not begun all forks yet."""
 
     name: str
     change: ForkChanges
@@ -94,6 +97,7 @@ class KeptChange(Struct, frozen=True):
     by: str = ""
     is_cancelled: bool = False
     title: str = ""
+    is_open: bool = False
 
     @property
     def tag(self) -> str:
@@ -281,8 +285,14 @@ class ChangeRunner:
         """Go on with a change: begin the forks that are missing, and resume those that were interrupted."""
         await self._go_on(structs.replace(await self.find(name, caller), is_cancelled=False))
 
+    async def resume_open(self) -> None:
+        """Go on with all changes that a server left, because it died or was stopped."""
+        for kept in await self.list(Caller()):
+            if kept.is_open and not kept.is_cancelled:
+                await self._go_on(kept)
+
     async def _go_on(self, kept: KeptChange) -> None:
-        await self._keep(kept)
+        await self._keep(kept := structs.replace(kept, is_open=True))
         if kept.name not in self._tasks:
             self._tasks[kept.name] = asyncio.ensure_future(self._perform(kept))
 
@@ -292,7 +302,7 @@ class ChangeRunner:
         await self._keep(kept)
         for run in map(kept.fork_of, kept.runs):
             if (active := self._manager.active.get(run)) is not None:
-                active.cancel("The change was cancelled.")
+                active.cancel(CANCELLED)
 
     async def _perform(self, kept: KeptChange) -> None:
         left, agents = kept.runs[::-1], dict[bytes, Agent]()
@@ -308,6 +318,8 @@ class ChangeRunner:
             forks = await self.find_forks(kept)
             places = max(1, min(self._manager.table.concurrent // 2, len(left)))
             await asyncio.gather(*(work() for _ in range(places)))
+            if not self._manager.stopping and not (now := await self.find(kept.name, Caller())).is_cancelled:
+                await self._keep(structs.replace(now, is_open=False))
         finally:
             del self._tasks[kept.name]
 
@@ -326,7 +338,7 @@ class ChangeRunner:
                     about: dict[str, Any] = {**manager.annotate_fork(head, Caller(kept.owner, name=kept.by))}
                     about |= {"tags": [*tags[:31], kept.tag], "run_id": fork, "unchanged": kept.change.kept_limits}
                     active = await manager.fork_with(agent, head, 1, **about)
-                elif done.status in ("interrupted", "cancelled"):
+                elif done.status == "interrupted" or (done.outcome or {}).get("reason") in (STOPPED, CANCELLED):
                     active = await manager.resume(done.head.run)
                 else:
                     return
@@ -335,5 +347,6 @@ class ChangeRunner:
                 if isinstance(why, RequestRejected) and why.status == 429:  # other requests wait, and come first
                     await asyncio.sleep(min(why.retry_after or 1.0, 5.0))
                     continue
-                self.problems[fork] = str(why)
+                if not isinstance(why, RunExists):  # another server was faster
+                    self.problems[fork] = str(why)
             return

@@ -104,6 +104,7 @@ class ImproveApi:
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._store = manager, manager.journal.store
         self._results, self._runner = Results(self._store), ChangeRunner(manager)
+        manager.resume_more = self._runner.resume_open
         self._datasets = DataSets(Path(manager.table.datasets))
 
     # -- forks

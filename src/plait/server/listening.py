@@ -120,8 +120,8 @@ async def serve_until_signal(
 
 
 async def resume_unfinished(manager: RunManager) -> None:
-    """Resume the runs that a server did not end, as places become free. A run that cannot be resumed stays unchanged,
-    and the log says why."""
+    """Resume the runs that a server did not end, as places become free, and then its changes over runs. A run that
+    cannot be resumed stays unchanged, and the log says why."""
     for row in await asyncio.to_thread(manager.unfinished_runs):
         run = row.head.run
         while not manager.stopping:
@@ -136,6 +136,8 @@ async def resume_unfinished(manager: RunManager) -> None:
                 elif not manager.stopping:
                     logger.warning("Run %s is not resumed: %s", run, clean(repr(error)), exc_info=error)
             break
+    if manager.resume_more is not None:
+        await manager.resume_more()
 
 
 @contextmanager

@@ -123,6 +123,8 @@ class RunManager:
         self._performed: set[ActiveRun] = set()
         self.streams: set[tuple[str, object]] = set()
         """The open streams of this process whose clients may come back, each with its run."""
+        self.resume_more: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Goes on with what else a server left, when unfinished runs are resumed."""
         self._beside: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(self.table.concurrent)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
