@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -248,6 +250,29 @@ def test_a_change_goes_on_at_another_server_where_it_was_left(journal: Path) -> 
         after = until_over(server, name)
         assert [each["after"]["status"] for each in after["rows"]] == ["answered"] * 2
         assert after["rows"][0]["after"]["run"] == before["rows"][0]["after"]["run"]
+
+
+def test_all_changes_together_take_half_of_the_places(journal: Path) -> None:
+    active, most = Counter[str](), list[int]()
+
+    async def wait(ctx: plait.Context) -> str:
+        """Wait."""
+        active["now"] += 1
+        most.append(active["now"])
+        await asyncio.sleep(0.05)
+        active["now"] -= 1
+        return "waited"
+
+    call = 'Thought: x\nAction:\n```\n{"action": "wait", "action_input": {}}\n```'
+    agent = react(journal, [call, "Final Answer: 1"] * 4, tools=(plait.tool(wait, read_only=True),), name="plait")
+    runs = [agent.run(f"Question {n}?").id for n in range(4)]
+    most.clear()
+    with serving(agent, concurrent=4) as server:
+        change = {"change": {"instructions": "x"}, "runs": runs}
+        names = [server.ask("POST", "/api/changes", change)[2]["name"] for _ in range(3)]
+        for name in names:
+            until_over(server, name)
+    assert len(most) == 12 and max(most) == 2
 
 
 def test_a_change_goes_on_by_itself_where_servers_that_resume_are_killed(place: str, tmp_path: Path) -> None:

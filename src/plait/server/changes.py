@@ -204,6 +204,7 @@ class ChangeRunner:
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._store = manager, manager.journal.store
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(max(1, manager.table.concurrent // 2))
         self.problems: dict[str, str] = {}
         """Why forks could not begin, by the ids that they would have had."""
 
@@ -309,15 +310,15 @@ class ChangeRunner:
 
         async def work() -> None:
             while left:
-                run = left.pop()
-                if self._manager.stopping or (await self.find(kept.name, Caller())).is_cancelled:
-                    return
-                await self._fork(kept, run, forks.get(run), agents)
+                async with self._places:
+                    if not left or self._manager.stopping or (await self.find(kept.name, Caller())).is_cancelled:
+                        return
+                    run = left.pop()
+                    await self._fork(kept, run, forks.get(run), agents)
 
         try:
             forks = await self.find_forks(kept)
-            places = max(1, min(self._manager.table.concurrent // 2, len(left)))
-            await asyncio.gather(*(work() for _ in range(places)))
+            await asyncio.gather(*(work() for _ in left))
             if not self._manager.stopping and not (now := await self.find(kept.name, Caller())).is_cancelled:
                 await self._keep(structs.replace(now, is_open=False))
         finally:
