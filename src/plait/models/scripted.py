@@ -237,7 +237,7 @@ class Scripted:
             return said
         reply, answer = said.reply, None if said.answer is UNSET else said.answer
         if think.tools or self._write is None:
-            shown = answer if isinstance(answer, str | None) else _encode(answer).decode()
+            shown = answer if isinstance(answer, str | None) else msgspec.json.encode(mend(answer)[0]).decode()
             return structs.replace(reply, text=reply.text if shown is None else shown)
         try:
             text = self._write(phase, reply.calls, answer, reply.text, n)
@@ -360,20 +360,13 @@ def _encode_body(reply: Reply, model: str) -> bytes:
             body["usage"]["prompt_tokens_details"]["cache_write_tokens"] = stored
         if reasoning := reply.usage.reasoning_tokens:
             body["usage"]["completion_tokens_details"] = {"reasoning_tokens": reasoning}
-    return _encode(body)
-
-
-def _encode(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half of a surrogate pair: endpoints send it escaped
-        return json.dumps(msgspec.to_builtins(value)).encode()
+    return msgspec.json.encode(mend(body)[0])
 
 
 def _arguments(call: Call) -> str:
     if isinstance(call.input, str):
         return call.input  # a model may write text that is not JSON
-    return "{}" if call.input is None else _encode(call.input).decode()
+    return "{}" if call.input is None else msgspec.json.encode(mend(call.input)[0]).decode()
 
 
 def _list_replies(given: Any, phase: str) -> tuple[Any, ...] | Callable[[Think], Said]:
