@@ -175,15 +175,6 @@ class Stream(Generic[R]):
     def split(self, text: str, *, last: bool) -> None:
         """Show what is certain with the next part of the reply; `last`: the reply has ended."""
 
-    def whole_lines(self, text: str, *, last: bool) -> list[str]:
-        """Return the lines that the next part of the reply ends, with their line breaks; `last`: also the last one."""
-        *lines, rest = text.split("\n")
-        lines = [f"{line}\n" for line in lines]
-        if lines:
-            lines[0], self._held = "".join((*self._held, lines[0])), []
-        self._held.append(rest)
-        return [*lines, "".join(self._held)] if last else lines
-
     def begin(self, lead: str = "") -> None:
         """Begin another part. `lead` is shown before its first text if something was shown of the part that it joins,
         also if parts between were empty."""

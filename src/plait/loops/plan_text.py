@@ -231,7 +231,11 @@ class PlanStream(Stream[PlanRead]):
     kind: PieceKind = "thought"
 
     def split(self, text: str, *, last: bool) -> None:
-        for line in self.whole_lines(text, last=last):
+        *lines, rest = text.split("\n")
+        if lines:
+            lines[0], self._held = "".join((*self._held, lines[0])), []
+        self._held.append(rest)
+        for line in (*(f"{line}\n" for line in lines), *(["".join(self._held)] if last else [])):
             at = 0
             for head in HEAD.finditer(line):
                 self.show(self.kind, line[at : head.start()])

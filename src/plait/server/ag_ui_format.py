@@ -241,11 +241,8 @@ class AgUiFormat(ReplyFormat):
 
     def _take_call(self, call: Call) -> str | None:
         """Return the id of a call that ends; None for one that did not begin."""
-        for known, id in self._calls:
-            if known == call:
-                self._calls.remove((known, id))
-                return id
-        return None
+        at = next((i for i, (known, _) in enumerate(self._calls) if known == call), None)
+        return None if at is None else self._calls.pop(at)[1]
 
     def _name_call(self, call: Call, part: int) -> str:
         """Return the id of a call that begins in a part: that of the question, if it waited for approval, perhaps with

@@ -319,7 +319,7 @@ class ChangeRunner:
         try:
             forks = await self.find_forks(kept)
             await asyncio.gather(*(work() for _ in left))
-            if not self._manager.stopping and not (now := await self.find(kept.name, Caller())).is_cancelled:
+            if not (self._manager.stopping or (now := await self.find(kept.name, Caller())).is_cancelled):
                 await self._keep(structs.replace(now, is_open=False))
         finally:
             del self._tasks[kept.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -88,7 +88,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
         named.append(refer_to_steps("action", step, named, "$", notes))
         changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
     ids = {step.id for step in named if not is_basic(step, tools)}
-    steps = tuple(structs.replace(step, needs=_find_needs(step, ids - {step.id})) for step in named)
+    needs = [[id for id in RESULTS.meant(each.input, ids - {each.id}) if id in ids - {each.id}] for each in named]
+    steps = tuple(structs.replace(step, needs=tuple(found)) for step, found in zip(named, needs, strict=True))
     try:
         TopologicalSorter({step.id: step.needs for step in steps}).prepare()
     except CycleError as why:
@@ -256,7 +257,3 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
 def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
     """Return whether the step means "nothing needed"."""
     return step.tool.lower() == BASIC.lower() and all(tool.name != step.tool for tool in tools)
-
-
-def _find_needs(step: Step, others: Collection[str]) -> tuple[str, ...]:
-    return tuple(id for id in RESULTS.meant(step.input, others) if id in others)
