@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import time
 from collections import Counter
@@ -16,6 +17,8 @@ from urllib.parse import urlencode
 import pytest
 
 import plait
+from cli_support import trusting
+from fork_server import run_forked
 from lazily import skip_without
 from plait.core import Think
 from plait.journal.records import RunRow
@@ -356,6 +359,24 @@ def test_a_data_set_is_a_suite_file_and_stays_as_people_wrote_it(journal: Path, 
         assert server.ask("GET", "/api/datasets/mine/file")[2] == (folder / "mine.jsonl").read_text()
         server.ask("POST", "/api/datasets/new", {"question": "Two?", "answer": "2", "grader": "number"})
     assert [task.answer for task in plait.lab.load_suite(str(folder / "new.jsonl")).tasks] == ["2"]
+
+
+def test_the_command_of_a_data_set_makes_a_comparison_that_the_data_set_names(tmp_path: Path) -> None:
+    model = script(tmp_path, "Thought: x\nFinal Answer: 2")
+    table = f'[serve]\ndatasets = "data sets"\n[agents.counter]\nloop = "react"\nmodel = "{model}"\n'
+    (tmp_path / "plait.toml").write_text(table)
+    with Process("--journal", "own.db", cwd=tmp_path) as server:
+        ask(server.port, "POST", "/api/datasets/small", {"question": "Two?", "answer": "2"})
+        ask(server.port, "POST", "/api/datasets/other", {"question": "Two?", "answer": "2"})
+        found = ask(server.port, "GET", "/api/datasets/small")[2]
+        words = shlex.split(found["command"])
+        assert words[2:5] == [str(tmp_path / "data sets" / "small.jsonl"), "-a", "counter"]
+        assert words[5:] == ["--journal", str(tmp_path / "own.db")] and found["comparisons"] == []
+        done = run_forked(["-m", *words], cwd=tmp_path, env={**os.environ, **trusting(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        (made,) = ask(server.port, "GET", "/api/datasets/small")[2]["comparisons"]
+        assert (made["finished"], made["loops"]) == (1, ["counter"])
+        assert ask(server.port, "GET", "/api/datasets/other")[2]["comparisons"] == []
 
 
 def test_a_data_set_is_never_another_file(journal: Path, folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from window_support import HOSTILE, react
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
-from window_server import serving  # noqa: E402
+from window_server import ALICE, BOB, FULL, USERS, serving  # noqa: E402
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -45,6 +45,28 @@ async def is_fine(page: Page, name: str) -> None:
         await page.viewport(width, 900)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
         await shot(page, f"improve-{name}-{width}")
+
+
+async def test_improve_leads_each_role_to_the_pages_that_it_may_open(
+    browser: Browser, journal: Path, tmp_path: Path
+) -> None:
+    places = {ALICE: "Comparisons", BOB: "Review Changes Data sets", FULL: "Review Changes Data sets Comparisons"}
+    roles = {"alice": ["view"], "bob": ["use", "change"]}
+    agent = make_agent("tool_calling", journal, name="plait")
+    with serving(agent, users=USERS, roles=roles, tokens=(FULL,), datasets=str(tmp_path / "sets")) as server:
+        for token, tabs in places.items():
+            page = await browser.page()
+            await page.goto(server.url)
+            await page.wait_for_selector("#token")
+            await page.type(token, "#token")
+            await page.press("Enter")
+            await page.wait_for_selector(".list-head")
+            await page.click("nav.pages a[href='#/improve']")
+            await page.wait_for_selector(".tabs a")
+            assert " ".join((await page.text(".tabs")).split()) == tabs
+            assert tabs.startswith(await page.text("h1")) and tabs.startswith(await page.text(".tabs [aria-current]"))
+            assert await page.text("nav.pages [aria-current]") == "Improve" and page.problems == []
+            await page.close()
 
 
 async def test_a_result_is_edited_and_the_fork_is_seen_beside_the_original(browser: Browser, journal: Path) -> None:
@@ -150,7 +172,7 @@ async def test_answers_of_a_change_are_judged_on_its_page_and_kept_as_tests(
         await page.evaluate("document.querySelector('#task-grader').value = 'has'")
         assert await window_axe.found(page) == []
         await page.click("dialog[open] .main-act")
-        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has the questions now')")
+        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has 1 more question')")
         await page.press("Enter")
         await page.click(".pairs tbody tr:nth-child(2) .sign button")
         await page.wait_for_selector("dialog[open] #task-answer")
@@ -180,7 +202,7 @@ async def test_runs_are_reviewed_by_keys_and_kept_in_a_data_set(
         await page.type(" Really.")
         assert await window_axe.found(page) == []
         await page.click("dialog[open] .main-act")
-        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has the question now')")
+        await page.wait_for("document.querySelector('dialog[open]').innerText.includes('has 1 more question')")
         await page.press("Enter")
         await page.type("It is wrong", "#review-comment")
         await page.click(".review-b")
@@ -192,7 +214,10 @@ async def test_runs_are_reviewed_by_keys_and_kept_in_a_data_set(
         assert ratings == {"good", "bad", ""}
         await to(page, "datasets/tests")
         assert "Done. Really." in await page.evaluate("document.querySelector('.task textarea').value")
-        assert "plait compare" in await page.text("header.run-head") and await page.evaluate("window.ran") is None
+        assert "plait compare" in await page.text("header.run-head pre") and await page.evaluate("window.ran") is None
+        await page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+        await page.click("header.run-head .buttons button")
+        assert await page.evaluate("window.copied === document.querySelector('header.run-head pre').innerText")
         await page.type("!", ".task textarea")
         await page.click(".task .buttons button")
         await page.wait_for("document.querySelector('.task textarea').value.endsWith('!')")
@@ -202,5 +227,11 @@ async def test_runs_are_reviewed_by_keys_and_kept_in_a_data_set(
         await page.wait_for("document.querySelector('.rating')?.innerText.includes('It is wrong')")
         await page.click(".rate.good")
         await page.wait_for("document.querySelector('.rate.good').getAttribute('aria-pressed') === 'true'")
+        await page.click(".rating summary")
+        await page.type(", or not", ".rating textarea")
+        assert await window_axe.found(page) == []
+        await page.click(".rating form button")
+        await page.wait_for("document.querySelector('.rated')?.innerText === 'It is wrong, or not'")
+        assert not await page.evaluate("document.querySelector('.comment').open")
         await is_fine(page, "rated")
         await page.close()

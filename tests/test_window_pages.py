@@ -689,9 +689,10 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
         for width, dark in ((1440, False), (390, True)):
             page = await opened(browser, server, "comparisons", width=width, dark=dark)
             assert "6 of 6 runs" in await page.text("main")
-            await page.click("li.run h2 a")
+            await page.click(".plain-list a")
             await page.wait_for("document.querySelector('html[data-drawn=all]') !== null")
             assert await page.text("h1") == "Comparison mine/50% of it" and await page.count("nav.pages a") > 2
+            assert await page.text("nav.pages [aria-current]") == "Improve"
             await shot(page, f"comparison-{width}")
             assert await page.count(".plot svg") == 4
             for part in ("table", "pairs", "grid"):
@@ -728,6 +729,8 @@ async def test_single_keys_do_what_the_list_says_and_can_be_turned_off(browser: 
         await page.press("?")
         await page.wait_for_selector("dialog[open] .keys")
         assert await page.count("dialog[open] kbd") == 16
+        assert "the exact requests to the model" in await page.text("dialog[open] dl")
+        assert await page.evaluate("document.querySelector('.observation .label').title") != ""
         await shot(page, "keys")
         await page.click("#keys-on")
         await page.press("Escape")

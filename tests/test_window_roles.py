@@ -552,7 +552,7 @@ async def test_the_page_offers_what_its_user_may_do(journal: Path) -> None:
                 assert await page.evaluate("!!document.querySelector('form.answer .approve')") == is_bob
                 assert ("waits for a user with the role approve" in await page.text("#step-1")) == (not is_bob)
                 assert ("run again from here" in await page.text("#step-1")) == is_bob
-                assert await page.evaluate("document.querySelector('nav [href=\"#/comparisons\"]').hidden") != is_bob
+                assert await page.evaluate("document.querySelector('nav [href=\"#/improve\"]').hidden") != is_bob
                 await page.click(".caller")
                 await page.wait_for_selector("dialog[open]")
                 await shot(page, f"caller-{width}")

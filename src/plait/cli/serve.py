@@ -145,7 +145,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
             place, _, variable = word.rpartition(":")
             own = name or (agent.name if agent.name != anchor_agent(word) else None)
             own = own or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
-            made.append(serve_agent(own, agent, config.serve, thoughts=thoughts))
+            made.append(serve_agent(own, agent, config.serve, thoughts=thoughts, word=word))
         return made
     if name is not None or not config.agents:
         agent = make_agent(flags)
@@ -172,7 +172,7 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         raise _at_place(config.place(name, _wrong_key(config, name, flags, why)), why) from why
     with _errors_at(config, name, ""):
         about, thoughts = table.get("description", ""), table.get("thoughts", False)
-        made = serve_agent(name, agent, config.serve, description=about, thoughts=thoughts)
+        made = serve_agent(name, agent, config.serve, description=about, thoughts=thoughts, word=name)
     try:
         _ = made.agent._parts.models
     except ConfigError as why:

@@ -104,8 +104,9 @@ class Results:
         found = [_read_comparison(each) for each in await self.store.list_kept("comparison")]
         return sorted(found, key=lambda each: -each.started)
 
-    async def list_progress(self) -> list[dict[str, Any]]:
-        """Return for each comparison, newest first, its name, its suite, its loops, and how many cells are finished."""
+    async def list_progress(self, suite: str = "") -> list[dict[str, Any]]:
+        """Return for each comparison (of a suite), newest first, its name, suite and loops, and how many cells are
+        finished."""
         return [
             {
                 "name": each.name,
@@ -116,6 +117,7 @@ class Results:
                 "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
             }
             for each in await self.list_comparisons()
+            if suite in ("", each.head["suite"]["word"])
         ]
 
     async def find_comparison(self, name: str) -> KeptComparison:

@@ -27,12 +27,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class ServedAgent:
-    """An agent and the name that clients use for it. `thoughts`: whether clients get its thoughts."""
+    """An agent and the name that clients use for it. `thoughts`: whether clients get its thoughts. `word`: what `-a`
+    takes for it, "" if it was made otherwise."""
 
     name: str
     agent: Agent
     description: str = ""
     thoughts: bool = False
+    word: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -43,7 +45,7 @@ class ServedAgent:
 
 
 def serve_agent(
-    name: str, agent: Agent, table: ServeTable, *, description: str = "", thoughts: bool = False
+    name: str, agent: Agent, table: ServeTable, *, description: str = "", thoughts: bool = False, word: str = ""
 ) -> ServedAgent:
     """Offer an agent, with at most the server's time for a run. Raises `ConfigError` for a bad name."""
     if not _NAME.fullmatch(name):
@@ -51,7 +53,7 @@ def serve_agent(
         raise ConfigError(f"{name!r} can't be an agent's name.", hint=hint)
     own = agent.limits.seconds
     limits = structs.replace(agent.limits, seconds=table.seconds if own is None else min(own, table.seconds))
-    return ServedAgent(name, agent.using(limits=limits), description, thoughts)
+    return ServedAgent(name, agent.using(limits=limits), description, thoughts, word)
 
 
 def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:

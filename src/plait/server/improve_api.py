@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from plait.core.errors import UnknownRun
 from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
 from plait.journal.run_query import RunQuery, make_query
-from plait.journal.store import read_timeline
+from plait.journal.store import NoJournal, is_default, read_timeline, wait_for
 from plait.lab.dataset_files import GRADERS, DataSets, GraderWord
 from plait.server.auth import ANY, CHANGE, VIEW, Caller
 from plait.server.changes import MOST_RUNS, OVER, ChangeBody, ChangeRunner, ForkBody, changed_agent, describe_changeable
@@ -119,13 +120,8 @@ class ImproveApi:
         given, caller = await parse_body(request, ForkBody), request.state.caller
         head = (await self._find_shown(run_id(request), caller)).head
         agent = changed_agent(self._manager, head, given, caller)
-        about = self._manager.annotate_fork(head, caller)
-        more: dict[str, Any] = {
-            "question": given.question,
-            "results": given.results,
-            "unchanged": given.kept_limits,
-            **about,
-        }
+        more: dict[str, Any] = {"question": given.question, "results": given.results, "unchanged": given.kept_limits}
+        more |= self._manager.annotate_fork(head, caller)
         active = await self._manager.fork_with(agent, head, given.at, **more)
         return json_response({"run": active.run}, 201)
 
@@ -140,9 +136,8 @@ class ImproveApi:
             step, of = parse_number("step", query["step"]), list[list[tuple[str, str]]]()
             for row in rows:
                 calls = (await read_timeline(self._store, row.head.run)).model_calls
-                of.append(
-                    [(call.phase, indent_body(call.request)) for call in calls if call.step == step and call.i < 0]
-                )
+                asked = [call for call in calls if call.step == step and call.i < 0]
+                of.append([(call.phase, indent_body(call.request)) for call in asked])
             for (_, old), (phase, new) in zip(*of, strict=False):
                 requests.append({"phase": phase, "before": old, "after": new, "marks": mark_changes(old, new)})
         found: dict[str, Any] = {"answer": mark_texts(*answers)}
@@ -257,7 +252,9 @@ class ImproveApi:
         return json_response({"runs": left[:100], "left": len(left), "rated": len(rows) - len(left)})
 
     async def _list(self, query: RunQuery, caller: Caller) -> list[RunRow]:
-        return await self._store.list_runs(structs.replace(query, label=caller.label))
+        with suppress(NoJournal):  # before the first run
+            return await self._store.list_runs(structs.replace(query, label=caller.label))
+        return []
 
     # -- data sets; they are files, so plain functions that run in threads read them
 
@@ -266,8 +263,17 @@ class ImproveApi:
         return json_response({"datasets": self._datasets.list(), "graders": GRADERS})
 
     def dataset(self, request: Request) -> Response:
-        """Return the tasks of a data set, and what is wrong with other lines."""
-        return json_response(self._datasets.read(request.path_params["name"]))
+        """Return the tasks of a data set, what is wrong with other lines, how to compare agents on it, and the
+        comparisons that did."""
+        return json_response(self._describe(request.path_params["name"], request.state.caller))
+
+    def _describe(self, name: str, caller: Caller) -> dict[str, Any]:
+        found, place, agents = self._datasets.read(name), self._store.place, self._manager.agents.values()
+        words = [each for served in agents if served.word for each in ("-a", served.word)]
+        words = words or ["--loops", ",".join(sorted({each.agent._loop.name for each in agents}))]
+        words = ["plait", "compare", found["file"], *words, *([] if is_default(place) else ["--journal", place])]
+        more = {"comparisons": wait_for(self._results.list_progress(found["file"]))} if caller.may(VIEW) else {}
+        return {**found, "command": shlex.join(words), **more}
 
     def dataset_file(self, request: Request) -> Response:
         """Return a data set as a file."""
@@ -292,7 +298,7 @@ class ImproveApi:
         if not await run_in_threadpool(self._datasets.change, name, given.line, given.digest, change):
             said = f"{name}.jsonl, line {given.line} has changed meanwhile."
             raise RequestRejected(409, said, hint="Load the data set again.", code="changed")
-        return json_response(await run_in_threadpool(self._datasets.read, name))
+        return json_response(await run_in_threadpool(self._describe, name, request.state.caller))
 
 
 def mark_texts(before: str, after: str) -> tuple[str, str, Any] | None:

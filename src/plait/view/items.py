@@ -32,7 +32,7 @@ class ItemFields(TokenCounts, total=False):
     - `model`, a request and its reply: `phase`, `model`, `state` (asking, failed, done), `errors`, `wire` (the `seq` of
       its requests), `seconds`. With a reply: `parts` (the names of further fields with its texts: `thought1`,
       `action2`, `answer3`), `reply` (a text without parts), `reasoning`, `finish`, `cost`, `estimated` and its tokens:
-      `in`, `out`, `cached`, `cache_writes`, `reasoning_tokens`. `cut`: a limit ended the response.
+      `in`, `out`, `cached`, `cache_writes`, `reasoning_tokens`.
     - `call`: `tool`, `input`, `state` (asked, running, done), `seconds`. When done: `text` (the observation), `trouble`
       ("" for none), `note` (what was added for the model), `files` (what the result shows, in words, by id),
       `edited` (the user gave this fork another result). `children` are the child runs that it started, with how they
@@ -58,7 +58,6 @@ class ItemFields(TokenCounts, total=False):
     finish: str
     cost: float | None
     estimated: bool
-    cut: bool
     tool: str
     input: Text
     text: Text

@@ -261,8 +261,6 @@ class ViewerTimeline:
             error: FailedAttempt = {"attempt": attempt, "status": response.status or None, "text": text}
             item["errors"].append({**error, "lost": response.lost})
             item["state"] = "failed"
-        if response.cut:
-            item["cut"] = True
 
     def _show_reply(self, call: ModelCall) -> None:
         item, reply = self.items[f"m{call.key}"], call.reply

@@ -70,8 +70,7 @@ def render_served_page(comparison: Comparison, runs: str) -> str:
     parts = _page_parts(comparison, draw)
     bar, page = bundle_script("bar.js"), site_frame()
     header = page[page.index('<header class="top">') : page.index("</header>")] + "</header>"
-    here = '<a href="./#/comparisons"'
-    parts["header"] = header.replace(here, f'{here} aria-current="page"')
+    parts["header"] = header.replace('#/improve"', '#/improve" aria-current="page"')
     parts["hashes"] = [*parts["hashes"], hash_source(bar)]
     parts["facts"] = [("Suite", parts["suite"]), *parts["facts"]]
     return _fill_template(comparison, {**parts, "bar": bar}, {}, linked, runs)

@@ -2,7 +2,7 @@
 // A step is {n, at, phases, models, items, seconds, cost, estimated, in, out, cached, cache_writes, reasoning_tokens}.
 // ../items.py has the shape of an item: `ItemFields`. A text is [text, number of characters left out].
 import {
-  bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens,
+  bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens, WORDS,
 } from "./dom.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
@@ -34,7 +34,8 @@ const changeTo = ({ changed }) => changed && html`<p class="changed">→ <ins>${
 
 // A part of an item: of a strand (`kind` is "thought", "action", "observation" or "answer"), or a note.
 const part = (kind, label, ...inside) =>
-  html`<div class="part ${kind}"><span class="label">${label}</span><div class="inside">${inside}</div></div>`;
+  html`<div class="part ${kind}">
+    <span class="label" title=${WORDS.get(label)}>${label}</span><div class="inside">${inside}</div></div>`;
 const going = (...what) => html`<p class="going"><span class="pulse" aria-hidden="true"></span>${what}</p>`;
 const took = (item) => item.seconds >= 0.001 && html`<span class="took">${duration(item.seconds)}</span>`;
 
@@ -96,7 +97,9 @@ export class Braid {
       html`<h3 tabindex="-1">${step.n ? `Step ${step.n}` : "Before the first step"}</h3>`,
       line(
         "facts-line",
-        step.phases.length ? [bdi(step.phases.join(", ")), bdi(step.models.join(", "))] : [],
+        step.phases.length
+          ? [html`<bdi title=${WORDS.get("phase")}>${shown(step.phases.join(", "))}</bdi>`, bdi(step.models.join(", "))]
+          : [],
         hasSums ? [tokens(step), duration(step.seconds), isPriced ? money(step.cost) : ""] : [],
       ),
       html`<div class="step-acts">${this.heads(step)}</div>`,
@@ -371,9 +374,9 @@ export const braidOptions = (source, id) => ({
 });
 
 export const stepActs = (id, { n, phases }, fork) => {
-  const about = (words) => ({ "aria-label": words, class: "act" });
+  const about = (words, title) => ({ "aria-label": words, class: "act", title });
   return [
-    phases.length > 0 && link("wire", runAddress(id, "wire", n), about(`Exact wire of step ${n}`)),
+    phases.length > 0 && link("wire", runAddress(id, "wire", n), about(`Exact wire of step ${n}`, WORDS.get("wire"))),
     fork && n > 0 && button("run again from here", () => fork(n), about(`Run again from here, step ${n}`)),
   ];
 };

@@ -1,8 +1,7 @@
 // What a fork changes: a form with all that a run has, of which only the changed fields are sent; and the fork itself.
 import { area, field, select, submitting } from "./acts.js";
-import { flat, many, money, number, shown } from "./dom.js";
+import { closeButtons, flat, many, money, number, openDialog, pageAddress, shown } from "./dom.js";
 import { html } from "./html.js";
-import { closeButtons, openDialog } from "./improve.js";
 
 const LIMITS = { steps: "Steps", calls: "Model calls", tokens: "Tokens", usd: "USD", seconds: "Seconds" };
 
@@ -17,17 +16,26 @@ const pairsIn = (control, what) =>
 // The text of a control, null if it is the one before. A control has other line ends than a text may have.
 const editedIn = (control, before) => (control.value === before.replace(/\r\n?/g, "\n") ? null : control.value);
 
-// What of an agent can change, as parts of a form. `read()` returns the changes; it throws for a wrong field.
-const agentParts = (about, now) => {
-  const model = html`<input id="fork-model" type="text" autocomplete="off" placeholder=${now.model} list="fork-known">`;
+// The values that are not those before, as lines of a control.
+const linesOf = (values, before) => {
+  const changed = Object.entries(values).filter(([key, value]) => `${value}` !== `${before(key)}`);
+  return changed.map((each) => each.join("=")).join("\n");
+};
+
+// What of an agent can change, as parts of a form. `read()` returns the changes; it throws for a wrong field. The fields
+// begin with what the run `tried` has; its seconds may be those of the server.
+const agentParts = (about, now, tried = now) => {
+  const isNew = tried.model !== now.model, isSameLoop = tried.loop === now.loop;
+  const model = html`<input id="fork-model" type="text" autocomplete="off" placeholder=${now.model} list="fork-known"
+    value=${isNew && tried.model}>`;
   const known = html`<datalist id="fork-known">${about.choices.models.map((each) => html`<option value=${each}></option>`)}
     </datalist>`;
-  const models = area("fork-models", "", 2);
-  const options = area("fork-options", "", 2);
+  const models = area("fork-models", linesOf(tried.models, (phase) => (isNew ? tried.model : now.models[phase])), 2);
+  const options = area("fork-options", isSameLoop ? linesOf(tried.options, (key) => now.options[key]) : "", 2);
   const others = about.loops.filter((each) => each !== now.loop);
-  const loop = select("fork-loop", [["", `as it was (${now.loop})`], ...others]);
-  const instructions = area("fork-instructions", now.instructions, 4);
-  const texts = { ...now.prompts };
+  const loop = select("fork-loop", [["", `as it was (${now.loop})`], ...others], isSameLoop ? "" : tried.loop);
+  const instructions = area("fork-instructions", tried.instructions, 4);
+  const texts = { ...now.prompts, ...(isSameLoop ? tried.prompts : {}) };
   const name = select("fork-prompt", Object.keys(texts), `${now.loop}/system`);
   const text = area("fork-prompt-text", texts[name.value], 10);
   name.addEventListener("change", () => {
@@ -39,7 +47,8 @@ const agentParts = (about, now) => {
   });
   const limits = Object.keys(LIMITS).map((key) => [
     key,
-    html`<input id="fork-${key}" type="number" min="0" step="any" placeholder="no limit" value=${now.limits[key]}>`,
+    html`<input id="fork-${key}" type="number" min="0" step="any" placeholder="no limit"
+      value=${(key === "seconds" ? now : tried).limits[key]}>`,
   ]);
   const limitField = ([key, control]) =>
     field(LIMITS[key], control, now.most[key] === null ? "" : `At most ${number(now.most[key])}`);
@@ -48,9 +57,7 @@ const agentParts = (about, now) => {
     field("Model", model, "Leave empty to keep it."),
     known,
     field("Instructions", instructions),
-    group(
-      "More",
-      false,
+    group("More", false,
       field("Models by phase", models, `One per line, such as ${phase}=local. They override the model above.`),
       field("Loop", loop),
       field("Options of the loop", options, "One per line, such as max_parse_errors=5. Leave empty to keep them."),
@@ -73,24 +80,7 @@ const agentParts = (about, now) => {
       limits: given.length ? Object.fromEntries(given) : undefined, // left out
     };
   };
-  // Writes what another run has into the fields. Its seconds may be those of the server.
-  const fill = (other) => {
-    const isNew = other.model !== now.model;
-    const lines = (values, before) =>
-      Object.entries(values)
-        .filter(([key, value]) => `${value}` !== `${before(key)}`)
-        .map((each) => each.join("="))
-        .join("\n");
-    models.value = lines(other.models, (phase) => (isNew ? other.model : now.models[phase]));
-    options.value = other.loop === now.loop ? lines(other.options, (key) => now.options[key]) : "";
-    for (const [key, control] of limits) if (key !== "seconds") control.value = other.limits[key] ?? "";
-    if (isNew) model.value = other.model;
-    if (other.loop !== now.loop) loop.value = other.loop;
-    instructions.value = other.instructions;
-    Object.assign(texts, other.loop === now.loop ? other.prompts : {});
-    text.value = texts[name.value];
-  };
-  return { nodes, read, fill };
+  return { nodes, read };
 };
 
 // What a fork does again, in words.
@@ -129,7 +119,7 @@ export const forkDialog = async (source, run, step, focus = "") => {
       ...agent.read(),
     });
     dialog.close();
-    location.hash = `#/sides/${encodeURIComponent(run.run)}/${encodeURIComponent(got.run)}`;
+    location.hash = pageAddress("sides", run.run, got.run);
   };
   const [, result] = results.find(([call]) => call.key === focus) || [];
   const form = html`<form method="dialog" onsubmit=${submitting(fork)}>
@@ -154,9 +144,9 @@ export const newChangePage = async (place, source, { run = [], like = "", ...fil
   const found = await source.estimate(runs, runs.length ? {} : filters);
   if (!found.runs.length) throw new Error("None of these runs has ended.");
   const [about, now, tried] = await Promise.all(
-    [source.about(), source.changeable(found.runs[0]), like && source.changeable(like)],
+    [source.about(), source.changeable(found.runs[0]), like ? source.changeable(like) : undefined],
   );
-  const agent = agentParts(about, now);
+  const agent = agentParts(about, now, tried);
   const isPriced = found.unpriced < found.runs.length;
   const cost = isPriced ? `about ${money(found.cost)} at the old model's price` : "at an unknown price";
   const left = found.left_out
@@ -164,7 +154,7 @@ export const newChangePage = async (place, source, { run = [], like = "", ...fil
     : "";
   const begin = async () => {
     const got = await source.beginChange({ change: agent.read(), runs: found.runs });
-    location.hash = `#/changes/${encodeURIComponent(got.name)}`;
+    location.hash = pageAddress("changes", got.name);
   };
   place.replaceChildren(html`<header><h1 tabindex="-1">Run a change over ${many(found.runs.length, "run")}</h1></header>
     <p class="quiet">Each run is made again from step 1 with what you change here; ${found.most} runs at most.${left}
@@ -173,6 +163,5 @@ export const newChangePage = async (place, source, { run = [], like = "", ...fil
       ${agent.nodes}${warning({ ...now, effects: found.effects })}
       <div class="buttons last">
         <button type="submit" class="main-act">Run ${many(found.runs.length, "fork")}, ${cost}</button></div></form>`);
-  if (tried) agent.fill(tried);
   document.title = "Run a change · Plait";
 };

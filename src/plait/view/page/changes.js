@@ -1,9 +1,9 @@
 // The changes that were run over runs: how far each is, and what it made better and worse.
 import { doing } from "./acts.js";
 import { addTaskDialog, addTasksDialog } from "./datasets.js";
-import { button, chip, duration, flat, link, many, money, number, shown, when } from "./dom.js";
+import { button, chip, duration, flat, link, many, money, number, pageAddress, shown, when } from "./dom.js";
 import { html } from "./html.js";
-import { improveTabs, listPage } from "./improve.js";
+import { linkList } from "./improve.js";
 import { copyButton } from "./markdown.js";
 import { rateControls } from "./rate.js";
 import { marked } from "./wire.js";
@@ -74,7 +74,7 @@ const rowOf = (each, source, read) => {
   const keep = () => addTaskDialog(source, each.after, read);
   const test = each.is_test ? html`<small class="quiet">a test</small>` : button("Keep as test", keep, { class: "act" });
   return html`<tr class="is-${each.sign || "open"}">
-    <th scope="row">${link(question, `#/${to.map(encodeURIComponent).join("/")}`)}</th>
+    <th scope="row">${link(question, pageAddress(...to))}</th>
     <td data-side="Before">${end(each.before, each.grades?.[0])}</td>
     <td data-side="After">${end(each.after, each.grades?.[1], each.difference)}</td>
     <td class="sign"><p><span aria-hidden="true">${sign}</span> ${words}</p>${each.sign && test}</td>
@@ -95,16 +95,11 @@ const summaryOf = (found) => {
 
 export const changesPage = async (place, source, name) => {
   if (!name) {
-    const about = "A change of an agent, run over many runs. To begin one, select runs in the list and press Run a change.";
-    const words = (each) => [many(each.runs, "run"), " · ", when(each.started), each.by && ` · ${flat(each.by)}`];
-    const changes = await source.changes();
-    const entries = changes.map((each) => [[each.name, flat(each.title) || each.name], ...words(each)]);
-    return listPage(place, "changes", about, entries);
+    const more = (each) => [many(each.runs, "run"), when(each.started), flat(each.by)];
+    const entry = (each) => [[pageAddress("changes", each.name), flat(each.title) || each.name], ...more(each)];
+    return place.replaceChildren(linkList((await source.changes()).map(entry)));
   }
-  let timer = null,
-    hasLeft = false,
-    turns = 0,
-    last = "";
+  let timer = null, hasLeft = false, turns = 0, last = "";
   // A row that has not changed stays where it is, with what the user writes, and hears each click.
   const top = html`<div></div>`, body = html`<tbody></tbody>`, drawn = new Map();
   place.append(html`${top}<div class="box" tabindex="0" role="region" aria-label="The runs and their forks">
@@ -121,21 +116,16 @@ export const changesPage = async (place, source, name) => {
     const ended = found.rows.filter((each) => each.sign).length;
     const waits = found.rows.filter((each) => each.after?.status === "waiting").length;
     const acts = html`<div class="buttons"></div>`;
-    const turn = (words, how) => {
+    const turn = (words, how) =>
       acts.append(button(words, () => doing(acts, () => source.turnChange(name, how).then(read))));
-    };
     if (found.is_active) turn("Cancel", "cancel");
     else if (ended + waits < count) turn("Continue", "resume");
     const worse = found.rows.filter((each) => each.sign === "worse" && !each.is_test && each.before.answer);
     if (worse.length) acts.append(button("Keep the worse ones as tests", () => addTasksDialog(source, worse, read)));
     const agent = found.rows.find((each) => each.before)?.before.agent || "";
-    const states = [
-      `${ended} of ${many(count, "run")} done`,
-      waits && `${waits} wait for approval`,
-      found.is_cancelled && "cancelled",
-    ];
-    top.replaceChildren(html`<header class="run-head">${improveTabs("changes")}
-        <h1 tabindex="-1">Change: ${shown(flat(found.title) || name)}</h1>
+    const done = `${ended} of ${many(count, "run")} done`;
+    const states = [done, waits && `${waits} wait for approval`, found.is_cancelled && "cancelled"];
+    top.replaceChildren(html`<header class="run-head"><h1 tabindex="-1">Change: ${shown(flat(found.title) || name)}</h1>
         <p class="quiet">${when(found.started)}${found.by && ` · ${flat(found.by)}`}</p>
         <p role="status">${states.filter(Boolean).join(", ")}</p>
         <progress max=${count} value=${ended} aria-label="Runs that are done"></progress>${acts}
@@ -163,10 +153,9 @@ export const changesPage = async (place, source, name) => {
   };
   await read();
   document.title = `Change ${name} · Plait`;
-  return {
-    leave: () => {
-      hasLeft = true;
-      clearTimeout(timer);
-    },
+  const leave = () => {
+    hasLeft = true;
+    clearTimeout(timer);
   };
+  return { leave };
 };

@@ -1,8 +1,8 @@
 // The page to talk to agents: conversations at the side, the talk in the middle, the composer below.
-import { doing } from "./acts.js";
+import { doing, field, submitting } from "./acts.js";
 import { showCaller } from "./caller.js";
 import { Composer } from "./composer.js";
-import { STATES, bdi, button, flat, line, problem, shown, when } from "./dom.js";
+import { STATES, bdi, button, closeButtons, flat, line, openDialog, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
 import { chat, server } from "./source.js";
@@ -203,30 +203,21 @@ class Talk {
   }
 }
 
-// Opens a dialog: `work` does what its main button says, `then` follows when the dialog is closed.
-const openDialog = (title, inside, words, look, work, then) => {
-  const cancel = button("Cancel", () => dialog.close());
-  const submit = (event) => {
-    event.preventDefault();
-    doing(form, async () => {
-      await work();
-      dialog.close();
-      await then();
-    });
-  };
-  const form = html`<form onsubmit=${submit}>${inside}
-    <div class="buttons"><button type="submit" class="main-act ${look}">${words}</button>${cancel}</div></form>`;
-  const dialog = html`<dialog class="small" aria-labelledby="dialog-title" onclose=${() => dialog.remove()}>
-    <h2 id="dialog-title" tabindex="-1">${title}</h2>${form}</dialog>`;
-  document.body.append(dialog);
-  dialog.showModal();
+// Asks before something is done: `work` does what the main button says, `then` follows when the dialog is closed.
+const ask = (title, inside, words, look, work, then) => {
+  const submit = submitting(async () => {
+    await work();
+    dialog.close();
+    await then();
+  });
+  const form = html`<form onsubmit=${submit}>${inside}${closeButtons(words, look)}</form>`;
+  const dialog = openDialog("small", title, form);
 };
 
 const rename = (of) => {
   const title = html`<input id="title" type="text" value=${of.data.title} maxlength="200" required autocomplete="off">`;
-  const inside = html`<div class="field"><label for="title">Title</label>${title}</div>`;
   const work = () => chat.act("title", { session: of.session, title: title.value });
-  openDialog("Rename the conversation", inside, "Rename", "", work, () => Promise.all([of.refresh(), list()]));
+  ask("Rename the conversation", field("Title", title), "Rename", "", work, () => Promise.all([of.refresh(), list()]));
   title.select();
 };
 
@@ -234,7 +225,7 @@ const remove = (of) => {
   const words = html`<p>This deletes the conversation and its runs for everybody who can see them.
     It can't be undone. Edited versions stay.</p>`;
   const work = () => chat.act("delete", { session: of.session });
-  openDialog("Delete the conversation?", words, "Delete", "danger", work, () => {
+  ask("Delete the conversation?", words, "Delete", "danger", work, () => {
     recent = recent.filter((each) => each.session !== of.session);
     location.hash = "#/";
     return list();
@@ -334,7 +325,7 @@ const find = () => {
 const look = theme();
 const own = { n: fresh, "/": find };
 const pressed = keys({ live: true, dark: look.turn, page: () => null, where: () => ({}), own });
-tools.append(toggle, look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
+tools.append(toggle, look.control, button("?", pressed.help, { "aria-label": "Help", title: "Help" }));
 showCaller(server, tools);
 side.append(html`${closer}${button("New conversation", fresh, { class: "main-act" })}${search}
   <nav aria-label="Conversations">${names}${more}</nav>${wrong}`);

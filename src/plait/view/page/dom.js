@@ -28,7 +28,14 @@ const element = (tag, attributes, content) => {
 export const button = (words, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, words);
 export const link = (words, href, attributes = {}) => element("a", { href, ...attributes }, words);
-export const runAddress = (run, ...parts) => `#/runs/${[run, ...parts].map(encodeURIComponent).join("/")}`;
+export const pageAddress = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
+export const runAddress = (...parts) => pageAddress("runs", ...parts);
+// An address with the values that are given; a list gives its name several times.
+export const withQuery = (address, values) => {
+  const pairs = Object.entries(values).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
+  const query = new URLSearchParams(pairs.filter(([, value]) => !["", null, undefined].includes(value)));
+  return query.size ? `${address}?${query}` : address;
+};
 
 const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
@@ -126,8 +133,8 @@ export const chip = (run, isShort = false) => {
     run.rating && ["rated", run.rating, run.rating === "good"],
   ].filter(Boolean);
   const rest = isShort ? null : more.map(([how, word]) => bdi(`, ${how} ${word}`));
-  const shownSign = html`<span aria-hidden="true">${end === "wrong" ? "✗" : sign}</span>`;
-  const whole = html`<span class="chip is-${end}">${shownSign} ${words}${rest}</span>`;
+  const seen = end === "wrong" ? "✗" : sign;
+  const whole = html`<span class="chip is-${end}"><span aria-hidden="true">${seen}</span> ${words}${rest}</span>`;
   const short = ([how, word, isGood]) => {
     const label = `${how} ${flat(word)}`;
     const kind = isGood ? "answered" : "wrong";
@@ -135,6 +142,21 @@ export const chip = (run, isShort = false) => {
   };
   return isShort ? [whole, more.map(short)] : whole;
 };
+
+// What the pages' words mean: the help has all of them, and a label or link its own as its title.
+export const WORDS = new Map([
+  ["run", "one question, answered by one agent"],
+  ["step", "one turn of the agent: a thought, and what follows from it"],
+  ["braid", "the picture of a run: thoughts, actions and observations are strands, which cross after each step"],
+  ["thought", "what the model writes before it acts"],
+  ["action", "what the model asks for: a call of a tool, or code"],
+  ["observation", "the result of an action, as the model sees it"],
+  ["phase", "the kind of a model call, such as act or plan"],
+  ["wire", "the exact requests to the model, and its responses"],
+  ["fork", "a new run that keeps the first steps of another one and runs the rest again"],
+  ["grade", "how a comparison judged an answer against the expected one"],
+  ["rating", "how a user judged a run: good or bad"],
+]);
 
 // The fields of an input that is a JSON object; null for another, and for numbers that JavaScript would change.
 export const fieldsOf = (text) => {
@@ -145,6 +167,24 @@ export const fieldsOf = (text) => {
   } catch {
     return null;
   }
+};
+
+// -- dialogs
+
+// Shows a dialog, which is gone when it is closed.
+export const openDialog = (kind, title, ...inside) => {
+  const dialog = html`<dialog class=${kind} aria-labelledby="dialog-title" onclose=${() => dialog.remove()}>
+    <h2 id="dialog-title" tabindex="-1">${title}</h2>${inside}</dialog>`;
+  document.body.append(dialog);
+  dialog.showModal();
+  dialog.querySelector("h2").focus();
+  return dialog;
+};
+// The end of a dialog's form: what it does (none without words), and the way out.
+export const closeButtons = (words = "", look = "") => {
+  const close = (event) => event.target.closest("dialog").close();
+  const act = words && html`<button type="submit" class="main-act ${look}">${words}</button>`;
+  return html`<div class="buttons last">${act}${button("Close", close)}</div>`;
 };
 
 // -- what is said aloud, politely and not too often

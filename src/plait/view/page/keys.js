@@ -1,10 +1,10 @@
-// Single keys, and a list of them.
+// Single keys, and the help: what the words mean, and a list of the keys.
+import { closeButtons, openDialog, runAddress, WORDS } from "./dom.js";
 import { html } from "./html.js";
-import { openDialog } from "./improve.js";
 import { keep, kept } from "./theme.js";
 
 const KEYS = [
-  ["?", "this list"],
+  ["?", "this help"],
   ["/", "search the runs, or in the run"],
   ["j", "next step, or next run"],
   ["k", "step before, or run before"],
@@ -25,12 +25,13 @@ const HELD = new Set(["?", "/", "j", "k", "w", "b", "e", "n", "N", "t", "d", "Es
 const help = (live, shows) => {
   const list = KEYS.filter(([key]) => (shows ? shows.includes(key) : live || HELD.has(key)));
   const hold = ({ target }) => keep("plait-keys", target.checked ? "on" : "off");
-  const dialog = openDialog("small", "Keys", html`
+  openDialog("small", "Help", html`<h3>Words</h3>
+    <dl class="keys">${[...WORDS].map(([word, meaning]) => html`<dt>${word}</dt><dd>${meaning}</dd>`)}</dl>
+    <h3>Keys</h3>
     <dl class="keys">${list.map(([key, words]) => html`<dt><kbd>${key}</kbd></dt><dd>${words}</dd>`)}</dl>
     <p><input type="checkbox" id="keys-on" checked=${kept("plait-keys", "on") === "on"} onchange=${hold}>
       <label for="keys-on">Single keys do something</label></p>
-    <p class="quiet">Tab and Enter reach everything as well.</p>
-    <div class="buttons"><button type="button" onclick=${() => dialog.close()}>Close</button></div>`);
+    <p class="quiet">Tab and Enter reach everything as well.</p>${closeButtons()}`);
 };
 
 const among = (selector, by) => {
@@ -66,7 +67,7 @@ export const keys = ({ live, dark, page, where, own = null }) => {
     e: () => reach([...document.querySelectorAll(".step")].at(-1)),
     w: () => {
       const at = step();
-      if (at && where().run) location.hash = `#/runs/${encodeURIComponent(where().run)}/wire/${at.dataset.step}`;
+      if (at && where().run) location.hash = runAddress(where().run, "wire", at.dataset.step);
     },
     f: () => {
       const at = step();
@@ -74,7 +75,7 @@ export const keys = ({ live, dark, page, where, own = null }) => {
     },
     b: () => {
       const { run, wire } = where();
-      if (run && wire) location.hash = `#/runs/${encodeURIComponent(run)}/step/${wire}`;
+      if (run && wire) location.hash = runAddress(run, "step", wire);
       else go("#/");
     },
     a: () => document.querySelector("form.answer button, form.answer textarea")?.focus(),

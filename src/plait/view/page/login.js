@@ -17,11 +17,8 @@ form.addEventListener("submit", async (event) => {
     else location.reload();
   } else {
     const told = await answer?.json().catch(() => null);
-    wrong.textContent = !answer
-      ? "The server can't be reached."
-      : answer.status === 401
-        ? "That token does not open this page."
-        : told?.error?.message || `The server said ${answer.status}.`;
+    const refused = answer?.status === 401 ? "That token does not open this page." : told?.error?.message;
+    wrong.textContent = answer ? refused || `The server said ${answer.status}.` : "The server can't be reached.";
     wrong.hidden = false;
     token.select();
   }

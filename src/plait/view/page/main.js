@@ -9,6 +9,7 @@ const data = document.getElementById("data");
 const file = data ? JSON.parse(data.textContent) : null;
 const source = file ? sourceOfFile(file) : server;
 const main = document.getElementById("main");
+const IMPROVE = ["review", "changes", "datasets", "comparisons"];
 let page = null;
 let turn = 0;
 
@@ -42,17 +43,19 @@ const show = async (inside, { parts: [kind, id, what, at], query }) => {
   }
   if (kind === "costs") return (await import("./costs.js")).costsPage(inside, source, query);
   if (kind === "sides" && what) return (await import("./sides.js")).sidesPage(inside, source, id, what);
+  if (kind === "improve")
+    return location.replace((await source.me()).roles.includes("change") ? "#/review" : "#/comparisons");
   if (kind === "changes" && id === "new") return (await import("./change.js")).newChangePage(inside, source, query);
   if (kind === "changes") return (await import("./changes.js")).changesPage(inside, source, id);
   if (kind === "datasets") return (await import("./datasets.js")).datasetsPage(inside, source, id);
   if (kind === "review") return (await import("./review.js")).reviewPage(inside, source, query);
-  if (kind === "comparisons") return (await import("./comparisons.js")).comparisonsPage(inside, source);
+  if (kind === "comparisons") return (await import("./datasets.js")).comparisonsPage(inside, source);
   throw new Error("There is no such page.");
 };
 
 const open = async (first = false) => {
   const mine = ++turn;
-  const at = place();
+  const at = place(), [kind, id] = at.parts;
   const inside = html`<div class="page"></div>`;
   page?.leave?.();
   page = null;
@@ -61,7 +64,9 @@ const open = async (first = false) => {
   main.replaceChildren(inside);
   let made = null;
   try {
+    const head = IMPROVE.includes(kind) && import("./improve.js").then((its) => its.improveHead(source, kind, !id));
     made = await show(inside, at);
+    if (head) inside.before(await head);
   } catch (error) {
     inside.replaceChildren(html`<h1 tabindex="-1">That did not work</h1>${problem(error)}
       ${!file && html`<p><a href="#/">To the runs</a></p>`}`);
@@ -69,22 +74,19 @@ const open = async (first = false) => {
   if (mine !== turn) return made?.leave?.();
   page = made;
   main.removeAttribute("aria-busy");
-  const kind = ["changes", "datasets"].includes(at.parts[0]) ? "review" : at.parts[0];
-  const on = ["review", "comparisons", "costs"].includes(kind) ? `#/${kind}` : "#/";
-  for (const each of document.querySelectorAll("nav.pages a")) {
-    if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
-  }
+  const on = IMPROVE.includes(kind) ? "#/improve" : kind === "costs" ? "#/costs" : "#/";
+  for (const each of document.querySelectorAll("nav.pages a"))
+    each.ariaCurrent = each.getAttribute("href") === on ? "page" : null;
   if (first || at.parts[2] === "step") return;
   scrollTo(0, 0);
   // Where somebody went on while the page was drawn, the focus stays.
-  if (!inside.contains(document.activeElement)) inside.querySelector("h1")?.focus({ preventScroll: true });
+  if (!inside.contains(document.activeElement)) main.querySelector("h1")?.focus({ preventScroll: true });
 };
 
 const look = theme();
 if (source.me) import("./caller.js").then(({ showCaller }) => showCaller(source, document.getElementById("tools")));
 const pressed = keys({ live: source.live, dark: look.turn, page: () => page, where });
-const helper = html`<button type="button" onclick=${pressed.help} aria-label="Keys" title="Keys">?</button>`;
+const helper = html`<button type="button" onclick=${pressed.help} aria-label="Help" title="Help">?</button>`;
 document.getElementById("tools").append(look.control, helper);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -21,29 +21,24 @@ export const rateControls = (source, run, onRated = () => {}) => {
     return button(picture, press, { class: `rate ${words.toLowerCase()}`, "aria-label": words, title: words });
   };
   const thumbs = [thumb(true, "Good"), thumb(false, "Bad", "rotate(180 8 8)")];
-  const show = (isOpen) => {
-    form.hidden = !isOpen;
-    draw();
-    text.value = now?.why || "";
-    (isOpen ? text : comment).focus();
-  };
-  const comment = button("Comment", () => show(form.hidden), { class: "act" });
   const words = html`<span class="rated"></span>`;
   const text = html`<textarea rows="2" aria-label="Comment on the run" placeholder="What is good or bad?"></textarea>`;
-  const save = submitting(() => rate(now.good, text.value.trim()).then(() => true));
-  const submit = async (event) => (await save(event)) && show(false);
-  const form = html`<form class="comment" hidden onsubmit=${submit}>${text}
-    <div class="buttons"><button type="submit">Save</button>${button("Close", () => show(false))}</div></form>`;
-  const place = html`<div class="rating" role="group" aria-label="Rate this run">
-    ${thumbs}${comment}${words}${form}</div>`;
+  const save = submitting(async () => {
+    await rate(now.good, text.value.trim());
+    comment.open = false;
+    summary.focus();
+  });
+  const summary = html`<summary class="act"></summary>`;
+  const comment = html`<details class="comment">${summary}<form onsubmit=${save}>${text}
+    <div class="buttons"><button type="submit">Save</button></div></form></details>`;
+  const place = html`<div class="rating" role="group" aria-label="Rate this run">${thumbs}${comment}${words}</div>`;
   const draw = () => {
     thumbs.forEach((each, i) => each.setAttribute("aria-pressed", String(now?.good === (i === 0))));
     comment.hidden = !now;
-    comment.textContent = now?.why ? "Edit the comment" : "Comment";
+    summary.textContent = now?.why ? "Edit the comment" : "Comment";
+    if (!comment.open) text.value = now?.why || "";
     words.replaceChildren(html`${now?.why && html`<bdi>${shown(now.why)}</bdi>`}
       ${now?.by && html`<span class="quiet"> rated by <bdi>${shown(now.by)}</bdi></span>`}`);
-    form.hidden ||= !now;
-    comment.setAttribute("aria-expanded", String(!form.hidden));
   };
   draw();
   if (now)

@@ -1,9 +1,8 @@
 // The review: one run after another that matches and that nobody has rated, to be judged by keys or buttons.
 import { field } from "./acts.js";
 import { Braid } from "./braid.js";
-import { announce, button, chip, duration, endOf, line, link, many, money, problem, shown } from "./dom.js";
+import { announce, button, chip, duration, endOf, line, link, many, money, problem, runAddress, shown } from "./dom.js";
 import { html } from "./html.js";
-import { improveTabs } from "./improve.js";
 import { addTaskDialog } from "./datasets.js";
 import { long } from "./text.js";
 
@@ -14,8 +13,7 @@ export const reviewPage = async (place, source, filters) => {
   const comment = html`<textarea id="review-comment" rows="2"></textarea>`;
   const state = html`<p class="quiet" role="status"></p>`;
   const body = html`<div class="review"></div>`;
-  let run = null,
-    isBusy = false;
+  let run = null, isBusy = false;
 
   const next = async () => {
     const queue = await source.review(filters);
@@ -36,7 +34,7 @@ export const reviewPage = async (place, source, filters) => {
       if (!list.children.length) new Braid(list, { answer: () => run.answer }).grow(data.steps);
     };
     const facts = [run.loop, duration(run.seconds), money(run.cost)].map((each) => html`<bdi>${shown(each)}</bdi>`);
-    const open = link("open", `#/runs/${encodeURIComponent(run.run)}`);
+    const open = link("open", runAddress(run.run));
     const outcome = long([run.answer ?? run.reason ?? "", 0], { className: "prose", label: "answer" });
     body.replaceChildren(html`<h2 tabindex="-1"><bdi>${shown(run.question.slice(0, 2000))}</bdi></h2>
       <div class="state">${chip(run)}${line("facts-line", facts, open)}</div>
@@ -73,9 +71,7 @@ export const reviewPage = async (place, source, filters) => {
     press(event.key);
   };
   addEventListener("keydown", listen, true);
-  place.replaceChildren(html`<header>${improveTabs("review")}<h1 tabindex="-1">Review</h1>${state}
-    <p class="quiet">Runs that nobody has rated. The filters of the runs apply.</p></header>${body}`);
-  document.title = "Review · Plait";
+  place.replaceChildren(state, body);
   await next();
   return { leave: () => removeEventListener("keydown", listen, true) };
 };

@@ -1,6 +1,8 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
 import { field, select } from "./acts.js";
-import { announce, chip, duration, flat, line, many, money, number, runAddress, shown, STATES, tokens, when } from "./dom.js";
+import {
+  announce, chip, duration, flat, line, many, money, number, runAddress, shown, STATES, tokens, when, withQuery,
+} from "./dom.js";
 import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
 
@@ -78,11 +80,7 @@ let touched = "";
 let isOpen = false;
 
 // The address of this page with the filters that have a value.
-export const addressOf = (wanted) => {
-  const values = Object.entries(wanted).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
-  const query = new URLSearchParams(values.filter(([, value]) => value !== "" && value !== undefined));
-  return `#/${query.size ? `?${query}` : ""}`;
-};
+export const addressOf = (wanted) => withQuery("#/", wanted);
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;

@@ -2,9 +2,11 @@
 import { Braid } from "./braid.js";
 import { changeList, sumsTable, trialNote } from "./changes.js";
 import { addTaskDialog } from "./datasets.js";
-import { bdi, button, chip, duration, line, link, many, money, problem, runAddress, shown, tokens } from "./dom.js";
+import {
+  bdi, button, chip, closeButtons, duration, line, link, many, money, openDialog, pageAddress, problem, runAddress,
+  shown, tokens, withQuery,
+} from "./dom.js";
 import { html } from "./html.js";
-import { openDialog } from "./improve.js";
 import { answerOf } from "./markdown.js";
 import { rateControls } from "./rate.js";
 import { marked } from "./wire.js";
@@ -12,26 +14,19 @@ import { marked } from "./wire.js";
 // `at` counts characters by code point.
 const parted = (text, at) => {
   const all = [...text], rest = all.slice(at).join("");
-  return html`<dd dir="auto"><span>${shown(all.slice(0, at).join(""))}</span><mark>${
-    rest ? shown(rest) : "(ends here)"
-  }</mark></dd>`;
+  const mark = html`<mark>${rest ? shown(rest) : "(ends here)"}</mark>`;
+  return html`<dd dir="auto"><span>${shown(all.slice(0, at).join(""))}</span>${mark}</dd>`;
 };
 
 // The requests of a step of both runs, with what differs.
 const requestsDialog = async (source, a, b, n) => {
   const { requests } = await source.differences(a, b, n);
-  const dialog = openDialog(
-    "large",
-    `Requests of step ${n}`,
-    html`<p class="quiet"><ins>only in the second</ins> <del>only in the first</del></p>`,
-    requests.length ? null : html`<p>Not both runs have a request in this step.</p>`,
-    requests.map((each) => [
-      html`<h3>${shown(each.phase || "request")}</h3>`,
-      each.before === each.after ? html`<p class="quiet">They are equal.</p>` : null,
-      html`<pre class="exact" dir="auto" tabindex="0">${marked(each.after, each.before, each.marks)}</pre>`,
-    ]),
-    html`<div class="buttons">${button("Close", () => dialog.close())}</div>`,
-  );
+  const drawn = requests.map((each) => html`<h3>${shown(each.phase || "request")}</h3>
+    ${each.before === each.after && html`<p class="quiet">They are equal.</p>`}
+    <pre class="exact" dir="auto" tabindex="0">${marked(each.after, each.before, each.marks)}</pre>`);
+  const about = html`<p class="quiet"><ins>only in the second</ins> <del>only in the first</del></p>`;
+  const none = html`<p>Not both runs have a request in this step.</p>`;
+  openDialog("large", `Requests of step ${n}`, about, drawn.length ? drawn : none, closeButtons());
 };
 
 // The facts of a run as they stand above its steps.
@@ -57,7 +52,7 @@ const summary = (source, a, b, names, differences) => {
   const named = changes.map(([name]) => name.replace("limit ", "limits."));
   const others = (b.settings.changed || []).filter((each) => !named.includes(each) && each !== "models");
   const like = { like: b.run, ...(b.agent ? { agent: b.agent } : { loop: a.loop }) };
-  const more = link("Try this on more runs", `#/changes/new?${new URLSearchParams(like)}`, { class: "act" });
+  const more = link("Try this on more runs", withQuery("#/changes/new", like), { class: "act" });
   const keep = button("Keep as test", () => addTaskDialog(source, b), { class: "act" });
   return html`<section class="first" aria-label="The answers">
       <dl class="parting"><dt>${names[0]}</dt>${answer(a)}<dt>${names[1]}</dt>
@@ -74,11 +69,9 @@ const drawTrail = async (place, source, name, run) => {
   const { rows } = await source.change(name);
   const pairs = rows.filter((each) => each.after);
   const at = pairs.findIndex((each) => each.run === run);
-  const pair = (words, each) =>
-    each && html` · ${link(words, `#/sides/${[each.run, each.after.run].map(encodeURIComponent).join("/")}`)}`;
-  const change = link("This change", `#/changes/${encodeURIComponent(name)}`);
-  const others = [pair("Previous pair", pairs[at - 1]), pair("Next pair", pairs[at + 1])];
-  place.replaceChildren(html`${link("Changes", "#/changes")} / ${change} / side by side${others}`);
+  const pair = (words, each) => each && html` · ${link(words, pageAddress("sides", each.run, each.after.run))}`;
+  place.replaceChildren(html`${link("Changes", "#/changes")} / ${link("This change", pageAddress("changes", name))} /
+    side by side${pair("Previous pair", pairs[at - 1])}${pair("Next pair", pairs[at + 1])}`);
 };
 
 export const sidesPage = async (place, source, a, b) => {
@@ -129,12 +122,11 @@ export const sidesPage = async (place, source, a, b) => {
     };
     return source.watchRun(run.run, seq, take, () => {}, (steps) => braid.write(steps));
   });
-  return {
-    leave: () => {
-      clearTimeout(later);
-      for (const stop of stops) stop();
-    },
+  const leave = () => {
+    clearTimeout(later);
+    for (const stop of stops) stop();
   };
+  return { leave };
 };
 
 const drawHead = (place, source, { a, b, first, same }, names, differences) => {
@@ -159,12 +151,10 @@ const firstDifference = (place, first, same, names) => {
   const alike = same.length ? `${many(same.length, "step")} ${same.length === 1 ? "is" : "are"} alike. ` : "";
   const show = first.step ? link("show it", `#step-${first.step}`, { class: "act", onclick: jump }) : null;
   const [textA, textB] = [first.a, first.b].map((text) => parted(text, first.at));
-  return [
-    html`<p><strong>They first differ </strong>${where}<em>${first.what}</em>. ${alike}${show}</p>`,
-    first.a || first.b
-      ? html`<dl class="parting"><dt>${names[0]}</dt>${textA}<dt>${names[1]}</dt>${textB}</dl>`
-      : first.what === "the request" && html`<p class="quiet">The requests differ: compare them at their step.</p>`,
-  ];
+  const texts = html`<dl class="parting"><dt>${names[0]}</dt>${textA}<dt>${names[1]}</dt>${textB}</dl>`;
+  const requests = first.what === "the request" && html`<p class="quiet">Compare the requests at their step.</p>`;
+  return html`<p><strong>They first differ </strong>${where}<em>${first.what}</em>. ${alike}${show}</p>
+    ${first.a || first.b ? texts : requests}`;
 };
 
 const markSteps = (place, { first, same }) => {

@@ -1,4 +1,5 @@
 // Where the pages have their data from: the server, or what this file itself holds.
+import { withQuery } from "./dom.js";
 import { findIn } from "./find.js";
 import { kept } from "./theme.js";
 
@@ -30,16 +31,10 @@ const asked = async (path, options = {}) => {
   const trouble = new Trouble(body?.error?.message || `The server said ${answer.status}.`);
   throw Object.assign(trouble, { status: answer.status, wait: Number(answer.headers.get("retry-after")) || 0 });
 };
-const isGiven = (value) => value !== "" && value !== null && value !== undefined;
-// An address with the values that are given. One that the browser opens itself cannot send the header: `opened`.
-const at = (path, values) => {
-  const pairs = Object.entries(values).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
-  const query = new URLSearchParams(pairs.filter(([, value]) => isGiven(value)));
-  return query.size ? `${path}?${query}` : path;
-};
-const opened = (path, values = {}) => at(path, { ...values, page: pageSecret });
+// An address that the browser opens itself, without the header.
+const opened = (path, values = {}) => withQuery(path, { ...values, page: pageSecret });
 const path = (...parts) => `api/${parts.map(encodeURIComponent).join("/")}`;
-const get = (parts, values = {}) => asked(at(path(...parts), values));
+const get = (parts, values = {}) => asked(withQuery(path(...parts), values));
 const post = (where, body) =>
   asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
@@ -74,7 +69,7 @@ export const server = {
   fork: (id, body) => post(path("runs", id, "fork"), body),
   changeable: (id) => get(["runs", id, "change"]),
   differences: (a, b, step = "") => get(["sides", "differences"], { a, b, step }),
-  estimate: (runs, filters) => post(at(path("changes", "estimate"), filters), { runs }),
+  estimate: (runs, filters) => post(withQuery(path("changes", "estimate"), filters), { runs }),
   beginChange: (body) => post(path("changes"), body),
   changes: () => get(["changes"]),
   change: (name) => get(["changes", name]),
