@@ -8,9 +8,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -81,11 +82,30 @@ def pytest_collection() -> None:
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
-    """From here on no collection looks at the tests and modules."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on no collection looks at the tests and modules, and a worker of xdist sends less."""
     gc.enable()
     gc.collect()
     gc.freeze()
+    config = session.config
+    if config.option.verbose < 0 and config.option.durations is None:
+        for plugin in config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "WorkerInteractor":
+                plugin.sendevent = partial(_send_event, plugin.sendevent)
+
+
+def _send_event(send: Callable[..., None], name: str, **event: Any) -> None:
+    """Send what the output needs: the call of a test, and a setup or teardown that failed or was skipped.
+
+    xdist sends six messages for each test. Thousands of tests take longer to report than to run.
+    """
+    if name in ("logstart", "logfinish"):
+        return
+    if name == "testreport" and event["data"]["outcome"] == "passed":
+        if event["data"]["when"] != "call":
+            return
+        event["data"]["keywords"] = {}
+    send(name, **event)
 
 
 @pytest.fixture(autouse=True)
