@@ -8,13 +8,17 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from browser import Browser
 
 os.environ.setdefault("PLAIT_THREADS", "1")
 
@@ -126,6 +130,15 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
         for path in [path for path in SqliteStore._shared if path.is_relative_to(tmp_path)]:
             wait_for(SqliteStore._shared.pop(path).close())
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """A connection to the browser that all tests of this process share; its pages are closed after the test."""
+    from browser import Browser
+
+    async with Browser.shared() as connected:
+        yield connected
 
 
 @pytest.fixture

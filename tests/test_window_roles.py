@@ -538,7 +538,7 @@ async def test_the_page_offers_what_its_user_may_do(journal: Path) -> None:
     script = [action("send", {"text": "hi"}), answer("sent")]
     with serving(react(journal, script, approve="effects"), users=USERS, roles=roles) as server:
         run = begin(server, ALICE)
-        async with Browser.started() as browser:
+        async with Browser.shared() as browser:
             for token, width, dark in ((ALICE, 390, False), (BOB, 1280, True)):
                 page = await browser.page(width=width, dark=dark)
                 await page.goto(f"{server.url}/#/runs/{run}")
