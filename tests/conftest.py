@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -158,6 +160,57 @@ def some_of(cases: Iterable[T], step: int = 3, first: int = 0) -> list[T]:
     Tests that share cases begin at different ones, so that each case has some of the tests.
     """
     return list(cases) if CAMPAIGN else list(cases)[first::step]
+
+
+def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Try all cases in one test, with arguments as for `pytest.mark.parametrize`; an error names its case.
+
+    pytest needs 5 ms for each test. This is for many cases that need less, and no folder or other fixture of their own.
+    """
+    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = []
+    for case in cases:
+        name, values = (case.id, case.values) if isinstance(case, ParameterSet) else (None, case)
+        values = (values,) if len(wanted) == 1 and values is case else values
+        rows.append((name, dict(zip(wanted, values, strict=True))))
+    assert rows, "there are no cases"
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        def note(failure: BaseException, name: Any, given: dict[str, Any]) -> BaseException:
+            failure.add_note(f"The case{f' {name}' if name else ''}: {given!r:.2000}")
+            return failure
+
+        def report(failures: list[BaseException]) -> None:
+            if len(failures) == 1:
+                raise failures[0]
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} cases failed", failures)
+
+        def each(**fixtures: Any) -> None:
+            failures = []
+            for name, given in rows:
+                try:
+                    test(**given, **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:
+                    failures.append(note(failure, name, given))
+            report(failures)
+
+        async def each_awaited(**fixtures: Any) -> None:
+            failures = []
+            for name, given in rows:
+                try:
+                    await test(**given, **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:
+                    failures.append(note(failure, name, given))
+            report(failures)
+
+        made = wraps(test)(each_awaited if inspect.iscoroutinefunction(test) else each)
+        signature = inspect.signature(test)
+        others = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
+        made.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return made
+
+    return decorate
 
 
 only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")

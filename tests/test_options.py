@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import plait
+from conftest import for_each
 from plait.cli.agent_options import make_agent, make_recorded_agent
 from plait.cli.commands import plait as program
 from plait.config import agent_types, load
@@ -195,7 +196,7 @@ def test_a_resume_keeps_each_limit(folder: Path, name: str) -> None:
         assert changed.limits.code == plait.CodeLimits(seconds=3, memory_mb=99)
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
+@for_each("option", OPTIONS)
 def test_an_option_is_on_the_reference_pages(option: Option) -> None:
     assert re.search(rf"\n\|( [^|]*\|)? `{option.name}` \|", TABLES)
     if option.flag:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
 from plait.loops.plan_scan import HEAD, lines_of
@@ -66,7 +66,7 @@ def test_a_plan_in_its_canonical_form_is_read_with_no_remark() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("Plan 1: a\n#E1 = Search[x]\nPlan 2: b\n#E2 = Search[y]", ["x", "y"]),
@@ -90,7 +90,7 @@ def test_the_ways_in_which_models_write_a_step(text: str, expected: list[Any]) -
     assert [id for id, _, _ in calls(text)] == [f"E{n}" for n in range(1, len(expected) + 1)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         "one\ntwo [2]\nthree",
@@ -170,7 +170,7 @@ def test_an_input_is_kept_as_it_was_written_until_it_is_changed() -> None:
 # ---- refusing
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("", "Your reply is empty"),
@@ -213,7 +213,7 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
     assert kept == Plan((Step("E1", "Search", "x"), Step("E2", "LLM", "#E1", "", ("E1",))), {"E1": "known"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("Search for it.\n#E1 = Search[x]", "would not count: 14 characters before the plan"),
@@ -512,7 +512,7 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     assert time.process_time() - began < 2.0, unit
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Plan: a\n#E1 = Search[Lyon], Search[Nice]",

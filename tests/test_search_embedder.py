@@ -11,6 +11,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from conftest import for_each
 from plait.core.errors import ConfigError, ModelMissing, PlaitError
 from plait.search import Embedder, Index, load_embedder
 from plait.search.minilm import TOKENS, LocalEmbedder, find_weights
@@ -195,7 +196,7 @@ def test_an_own_function_serves() -> None:
     assert Index(own).add(["long", "short"], ["x" * 50, ""]).search("y" * 40, 1)[0].id == "long"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "said"),
     [
         ([[1.0, 2.0]], "returned 1 x 2 for 2 texts"),
