@@ -1,12 +1,13 @@
 """The code format: what is read, what is repaired, and what holds for every turn, every reply and all data."""
 
 import random
+from itertools import product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples, for_each
+from conftest import LONG, examples, for_each, some_of
 from patience import cpu_seconds
 from plait.core import ToolSpec
 from plait.loops.codeact.format import CodeFormat, code_call
@@ -376,8 +377,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-@pytest.mark.parametrize("head", ["", "THOUGHT 2:\nx\nACTION 2:\n```python\n"])
+@for_each(("head", "unit"), some_of(product(["", "THOUGHT 2:\nx\nACTION 2:\n```python\n"], HOSTILE), 2))
 def test_a_hostile_reply_takes_no_more_than_linear_time(unit, head):
     """A long text is read, escaped, split and written within a second of CPU (128 kB takes a tenth)."""
     text = head + unit * (LONG // len(unit))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples, for_each
+from conftest import LONG, examples, for_each, some_of
 from patience import cpu_seconds
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.compiler.format import NumberedCalls
@@ -506,8 +507,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("head", ["", "1. lookup(", '1. send("a", ', '1. lookup("'])
+@for_each(("unit", "head"), some_of(product(HOSTILE.values(), ["", "1. lookup(", '1. send("a", ', '1. lookup("'])))
 def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> None:
     """A long text is read in lines, escaped and split within two seconds of CPU (an eighth of a megabyte: a tenth)."""
     text = head + unit * (LONG // len(unit))

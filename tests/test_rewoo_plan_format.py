@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples, for_each
+from conftest import LONG, examples, for_each, some_of
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
 from plait.loops.plan_scan import HEAD, lines_of
@@ -492,9 +493,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize(
-    "head", ["", "Plan: x\n#E1 = Search[", "#E1 = weather[city=", '#E1 = weather["', '{"steps": [']
+@for_each(
+    ("head", "unit"),
+    some_of(
+        product(
+            ["", "Plan: x\n#E1 = Search[", "#E1 = weather[city=", '#E1 = weather["', '{"steps": ['], HOSTILE.values()
+        )
+    ),
 )
 def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     """A long text is read, escaped and split within two seconds of CPU (an eighth of a megabyte takes a fifth)."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import for_each
+from conftest import LONG, for_each
 from patience import cpu_seconds
 from plait.core.arguments import (
     InvalidArguments,
@@ -183,7 +183,7 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_long_hostile_input_is_read_in_linear_time(unit: str) -> None:
-    text = unit * (60_000 // len(unit))
+    text = unit * (LONG // len(unit))
 
     def read_all() -> None:
         for parameters in (TEXT, TWO):
