@@ -51,28 +51,64 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 SLOW = (
-    "docs",
-    "mcp_client",
     "window_pages",
-    "faults_journal",
-    "golden_repl",
+    "docs",
+    "sandbox_process",
+    "sandbox_packages",
     "local_model",
-    "local_fetch",
-    "long_runs",
-    "mcp_server",
-    "sandbox",
-    "lab_page",
-    "window_attackers",
-    "hostile",
-    "hooks",
-    "killed_after_each_row",
-    "window_process",
-    "lab_statistics",
-    "cli_plan",
-    "window_local",
-    "examples",
     "agent_on_profiles",
+    "mcp_client",
+    "window_attackers",
+    "lab_workers",
+    "responses",
+    "window_local",
+    "workers",
+    "lab_page",
+    "service",
+    "postgres",
+    "ag_ui",
+    "search_embedder",
+    "long_runs",
+    "sandbox",
+    "faults_cancel",
+    "run_as_test",
+    "mcp_server",
+    "tenants",
+    "page_attacks",
+    "spend_limits",
+    "local_fetch",
+    "regression",
+    "cli_cancel",
+    "formats_properties",
+    "stores",
+    "profiles",
+    "window_process",
+    "faults_endpoint",
+    "toolkits_shell",
+    "runtime_concurrency",
+    "killed_after_each_row",
+    "postgres_attacks",
+    "lab_compare",
+    "window_clients",
+    "chat_page",
+    "improve_pages",
+    "deploy",
+    "sandbox_values",
+    "telemetry_otlp",
     "injections",
+    "agent_settings",
+    "cli_run",
+    "window_inside",
+    "codecs",
+    "sessions",
+    "golden_repl",
+    "search_index",
+    "executing",
+    "scripted_turns",
+    "hooks",
+    "cli_plan",
+    "faults_journal",
+    "examples",
 )
 """The files that take longest, in order."""
 
@@ -90,9 +126,8 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """From here on no collection looks at the tests and modules, and a worker of xdist sends less."""
-    gc.enable()
-    gc.collect()
     gc.freeze()
+    gc.enable()
     config = session.config
     if config.option.verbose < 0 and config.option.durations is None:
         for plugin in config.pluginmanager.get_plugins():
@@ -114,24 +149,40 @@ def _send_event(send: Callable[..., None], name: str, **event: Any) -> None:
     send(name, **event)
 
 
+OWN = {"PLAIT_JOURNAL": "journal.db", "XDG_CONFIG_HOME": "own-config", "XDG_STATE_HOME": "own-state"}
+"""Variables of the environment that name a file or folder of the test's own."""
+UNSET = ("PLAIT_CONFIG", "PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+
 @pytest.fixture(autouse=True)
-def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test touches the user's journal or configuration, and none leaves a journal open."""
-    monkeypatch.setenv("PLAIT_JOURNAL", str(tmp_path / "journal.db"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own-config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own-state"))
-    monkeypatch.delenv("PLAIT_CONFIG", raising=False)
-    monkeypatch.setattr("plait.config._named", None)
-    monkeypatch.setattr("plait.config._reads_folder", False)
-    for name in ("PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+def _own_journal(tmp_path: Path) -> Iterator[None]:
+    """No test touches the user's journal or configuration, and none leaves a journal open.
+
+    This is done for each of thousands of tests, so it is done by hand: `monkeypatch` takes ten times as long.
+    """
+    before = {name: os.environ.pop(name, None) for name in (*OWN, *UNSET)}
+    for name, own in OWN.items():
+        os.environ[name] = f"{tmp_path}/{own}"
+    _forget_configuration()
     yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    _forget_configuration()
     if "plait.journal.sqlite.store" in sys.modules:
         from plait.journal.sqlite.store import SqliteStore
         from plait.journal.store import wait_for
 
         for path in [path for path in SqliteStore._shared if path.is_relative_to(tmp_path)]:
             wait_for(SqliteStore._shared.pop(path).close())
+
+
+def _forget_configuration() -> None:
+    """Forget which configuration file this process has been told to read."""
+    if (config := sys.modules.get("plait.config")) is not None:
+        vars(config).update(_named=None, _reads_folder=False)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
