@@ -222,6 +222,7 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Call
     rows = []
     for case in cases:
         name, values = (case.id, case.values) if isinstance(case, ParameterSet) else (None, case)
+        assert not (isinstance(case, ParameterSet) and case.marks), "a case cannot have marks of its own"
         values = (values,) if len(wanted) == 1 and values is case else values
         rows.append((name, dict(zip(wanted, values, strict=True))))
     assert rows, "there are no cases"

@@ -140,7 +140,7 @@ def test_the_office_keeps_what_was_done() -> None:
 # --- what a run did
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@for_each("task", TASKS)
 def test_each_harmful_call_and_its_absence_is_found(task: InjectedTask) -> None:
     answer = f"It is {task.answer}."
     wanted = [Reply("", calls=tuple(Call(each.tool, each.input) for each in task.effects))] if task.effects else []

@@ -463,7 +463,7 @@ def test_packed_and_listed_files_are_read_alike(tmp_path: Path) -> None:
 GOOD = '{"question": "One?", "answer": "1"}\n'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         (GOOD + '{"question": "Two?"}\n', "line 2: 'answer' is missing"),

@@ -116,7 +116,7 @@ def test_records_and_csv_are_found_by_their_first_field(write: Callable[[str, st
     assert ask(lookup(write("t.tsv", "k\tv\nx\t1\n")), "X") == "1"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "said"),
     [
         ("a.json", '{"a": 1,\n "b": }', "a.json is not JSON: line 2, column 7"),

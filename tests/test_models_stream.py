@@ -94,8 +94,8 @@ LOOKS_ALIKE = {
 }
 
 
-@pytest.mark.parametrize("text", LOOKS_ALIKE.values(), ids=LOOKS_ALIKE)
-@pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
+@for_each("text", LOOKS_ALIKE.values())
+@for_each("where", ["text", "reasoning", "think", "input"])
 def test_what_is_alike_and_goes_on_is_cut_nowhere(where, text):
     reply = MODEL.decode(Response(200, written(where, text)), Think("act", (user("q"),)))
     assert reply.finish != "circle"

@@ -203,7 +203,7 @@ DECORATED: dict[str, tuple[Any, list[str], Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", DECORATED)
+@for_each("case", DECORATED)
 def test_the_model_sees_the_parameters_that_the_call_takes(case: str) -> None:
     function, names, given, result = DECORATED[case]
     each = plait.tool(name="tried", read_only=True)(function)

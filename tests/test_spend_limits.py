@@ -17,6 +17,7 @@ import pytest
 
 import plait
 from cli_support import Shell
+from conftest import for_each
 from fork_server import Child, start_forked
 from plait.core import Reply, Usage
 from plait.core.errors import ConfigError, ServerFailed
@@ -395,7 +396,7 @@ def test_at_midnight_a_new_day_begins_and_a_request_under_way_belongs_to_the_old
 # -- what is said
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     ["", "usd", "usd=x", "usd=-1", "per=day", "usd=1,per=week", "usd=1,zone=Mars/Base", "usd=1,zone=../etc", "usd=nan",
      "usd=1,a=b", 7, "usd=1,zone="],

@@ -311,7 +311,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@for_each("sql", REFUSED)
 def test_nothing_but_reading_the_table_is_allowed(sql: str, tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     assert failure(sql.format(file=file, folder=tmp_path))
