@@ -138,7 +138,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _send_event(send: Callable[..., None], name: str, **event: Any) -> None:
     """Send what the output needs: the call of a test, and a setup or teardown that failed or was skipped.
 
-    xdist sends six messages for each test. Thousands of tests take longer to report than to run.
+    xdist sends six messages for each test, which cost more than most tests do. Two of them are enough.
     """
     if name in ("logstart", "logfinish"):
         return
@@ -158,7 +158,7 @@ UNSET = ("PLAIT_CONFIG", "PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_
 def _own_journal(tmp_path: Path) -> Iterator[None]:
     """No test touches the user's journal or configuration, and none leaves a journal open.
 
-    This is done for each of thousands of tests, so it is done by hand: `monkeypatch` takes ten times as long.
+    This runs for thousands of tests, so it sets the variables by hand: `monkeypatch` takes longer.
     """
     before = {name: os.environ.pop(name, None) for name in (*OWN, *UNSET)}
     for name, own in OWN.items():
