@@ -1,17 +1,20 @@
 """A browser for tests: Debian's chromium without a window, driven through the DevTools protocol.
 
-    async with Browser.started() as browser:
+    async with Browser.shared() as browser:
         page = await browser.page(width=390, dark=True)
         await page.goto("file:///tmp/page.html")
         assert page.problems == []
 
-Everything waits for at most `TIMEOUT` seconds and then raises `TimeoutError` that says what was waited for. The browser
-is killed with all its processes when the block is left, however that happens. Without chromium the test is skipped.
+The fixture `browser` of `conftest.py` is such a browser. All tests of a process share one chromium, as its start costs
+a second. The pages of a test have their own contexts, which are closed when the block is left. Everything waits for at
+most `TIMEOUT` seconds and then raises `TimeoutError` that says what was waited for. Chromium is killed with all its
+processes when the tests end, however that happens. Without chromium the test is skipped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import ctypes
 import itertools
@@ -67,8 +70,69 @@ def needed() -> str:
     return path
 
 
+class Chromium:
+    """A process of chromium with a profile of its own, which is thrown away. Skips the test where there is none."""
+
+    def __init__(self, *flags: str) -> None:
+        program = needed()
+        self.profile = Path(tempfile.mkdtemp(prefix="plait-browser-"))
+        try:
+            with (self.profile / "log").open("wb") as log:
+                self.process = subprocess.Popen(
+                    [program, *FLAGS, f"--user-data-dir={self.profile}", *flags, "about:blank"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent,
+                )
+        except BaseException:
+            shutil.rmtree(self.profile, ignore_errors=True)
+            raise
+
+    async def address(self) -> str:
+        """Where DevTools listens, from the file that chromium writes when it does."""
+        file, until = self.profile / "DevToolsActivePort", time.monotonic() + TIMEOUT
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                break
+            with contextlib.suppress(OSError, ValueError):
+                port, path = file.read_text().split("\n", 1)
+                return f"ws://127.0.0.1:{int(port)}{path.strip()}"
+            await asyncio.sleep(0.05)
+        log = (self.profile / "log").read_text(errors="replace")[-2000:]
+        raise TimeoutError(f"chromium did not start (exit {self.process.poll()}): {log}")
+
+    def kill(self) -> None:
+        """End all its processes and delete its profile."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        with contextlib.suppress(ProcessLookupError):  # Debian's program is a script, whose children end a moment later
+            for _ in range(100):
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.02)
+        for _ in range(20):  # a process that is just being killed may still write
+            shutil.rmtree(self.profile, ignore_errors=True)
+            if not self.profile.exists():
+                return
+            time.sleep(0.1)
+
+
+_shared: list[Chromium] = []
+"""The chromium of this process, once a test has asked for one."""
+
+
+def _share() -> Chromium:
+    """The chromium of this process; a new one where that has ended."""
+    if not _shared or _shared[-1].process.poll() is not None:
+        _shared.append(Chromium())
+        atexit.register(_shared[-1].kill)
+    return _shared[-1]
+
+
 class Browser:
-    """A running chromium with a profile of its own, which is thrown away."""
+    """A connection to a running chromium."""
 
     def __init__(self, process: subprocess.Popen[bytes], socket: aiohttp.ClientWebSocketResponse) -> None:
         self.process, self._socket = process, socket
@@ -80,32 +144,46 @@ class Browser:
     @classmethod
     @contextlib.asynccontextmanager
     async def started(cls, *flags: str) -> AsyncIterator[Browser]:
-        """Start it; killed at the end. Skips the test where there is no chromium."""
-        program = needed()
-        profile = Path(tempfile.mkdtemp(prefix="plait-browser-"))
-        process = None
+        """Start a chromium; killed at the end."""
+        chromium = Chromium(*flags)
         try:
-            with (profile / "log").open("wb") as log:
-                process = subprocess.Popen(
-                    [program, *FLAGS, f"--user-data-dir={profile}", *flags, "about:blank"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
-            address = await _address(process, profile)
-            async with (
-                aiohttp.ClientSession() as session,
-                session.ws_connect(address, max_msg_size=0, heartbeat=None) as socket,
-            ):
-                browser = cls(process, socket)
+            async with cls._connected(chromium) as browser:
                 try:
                     yield browser
                 finally:
-                    await browser._end()
+                    with contextlib.suppress(Exception):
+                        async with asyncio.timeout(5):
+                            await browser.send("Browser.close")
         finally:
-            await asyncio.to_thread(_kill, process, profile)
+            await asyncio.to_thread(chromium.kill)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def shared(cls) -> AsyncIterator[Browser]:
+        """Connect to the chromium of this process; the pages are closed at the end."""
+        async with cls._connected(_share()) as browser:
+            try:
+                yield browser
+            finally:
+                for page in browser._pages.values():
+                    with contextlib.suppress(ProtocolError, ConnectionError):  # closed by the test, or dead
+                        await page.close()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def _connected(cls, chromium: Chromium) -> AsyncIterator[Browser]:
+        address = await chromium.address()
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(address, max_msg_size=0, heartbeat=None) as socket,
+        ):
+            browser = cls(chromium.process, socket)
+            try:
+                yield browser
+            finally:
+                browser._reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await browser._reader
 
     async def page(self, *, width: int = 1440, height: int = 900, dark: bool = False, touch: bool = False) -> Page:
         """A new page in a context of its own: no cookies or storage are shared with other pages."""
@@ -160,45 +238,7 @@ class Browser:
         else:
             future.set_result(message["result"])
 
-    async def _end(self) -> None:
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(5):
-                await self.send("Browser.close")
-        self._reader.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reader
-
 
 def _die_with_parent() -> None:
     """The kernel kills chromium when the tests are killed, so that none is left over (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-async def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
-    """Where DevTools listens, from the file that chromium writes when it does."""
-    file, until = profile / "DevToolsActivePort", time.monotonic() + TIMEOUT
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(OSError, ValueError):
-            port, path = file.read_text().split("\n", 1)
-            return f"ws://127.0.0.1:{int(port)}{path.strip()}"
-        await asyncio.sleep(0.05)
-    log = (profile / "log").read_text(errors="replace")[-2000:]
-    raise TimeoutError(f"chromium did not start (exit {process.poll()}): {log}")
-
-
-def _kill(process: subprocess.Popen[bytes] | None, profile: Path) -> None:
-    if process is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        with contextlib.suppress(ProcessLookupError):  # Debian's program is a script, whose children end a moment later
-            for _ in range(100):
-                os.killpg(process.pid, 0)
-                time.sleep(0.02)
-    for _ in range(20):  # a process that is just being killed may still write
-        shutil.rmtree(profile, ignore_errors=True)
-        if not profile.exists():
-            return
-        time.sleep(0.1)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+import pytest_asyncio
+from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from browser import Browser
 
 os.environ.setdefault("PLAIT_THREADS", "1")
 
@@ -44,28 +51,64 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 SLOW = (
-    "docs",
-    "mcp_client",
     "window_pages",
-    "faults_journal",
-    "golden_repl",
+    "docs",
+    "sandbox_process",
+    "sandbox_packages",
     "local_model",
-    "local_fetch",
-    "long_runs",
-    "mcp_server",
-    "sandbox",
-    "lab_page",
-    "window_attackers",
-    "hostile",
-    "hooks",
-    "killed_after_each_row",
-    "window_process",
-    "lab_statistics",
-    "cli_plan",
-    "window_local",
-    "examples",
     "agent_on_profiles",
+    "mcp_client",
+    "window_attackers",
+    "lab_workers",
+    "responses",
+    "window_local",
+    "workers",
+    "lab_page",
+    "service",
+    "postgres",
+    "ag_ui",
+    "search_embedder",
+    "long_runs",
+    "sandbox",
+    "faults_cancel",
+    "run_as_test",
+    "mcp_server",
+    "tenants",
+    "page_attacks",
+    "spend_limits",
+    "local_fetch",
+    "regression",
+    "cli_cancel",
+    "formats_properties",
+    "stores",
+    "profiles",
+    "window_process",
+    "faults_endpoint",
+    "toolkits_shell",
+    "runtime_concurrency",
+    "killed_after_each_row",
+    "postgres_attacks",
+    "lab_compare",
+    "window_clients",
+    "chat_page",
+    "improve_pages",
+    "deploy",
+    "sandbox_values",
+    "telemetry_otlp",
     "injections",
+    "agent_settings",
+    "cli_run",
+    "window_inside",
+    "codecs",
+    "sessions",
+    "golden_repl",
+    "search_index",
+    "executing",
+    "scripted_turns",
+    "hooks",
+    "cli_plan",
+    "faults_journal",
+    "examples",
 )
 """The files that take longest, in order."""
 
@@ -81,31 +124,74 @@ def pytest_collection() -> None:
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
-    """From here on no collection looks at the tests and modules."""
-    gc.enable()
-    gc.collect()
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on no collection looks at the tests and modules, and a worker of xdist sends less."""
     gc.freeze()
+    gc.enable()
+    config = session.config
+    if config.option.verbose < 0 and config.option.durations is None:
+        for plugin in config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "WorkerInteractor":
+                plugin.sendevent = partial(_send_event, plugin.sendevent)
+
+
+def _send_event(send: Callable[..., None], name: str, **event: Any) -> None:
+    """Send what the output needs: the call of a test, and a setup or teardown that failed or was skipped.
+
+    xdist sends six messages for each test, which cost more than most tests do. Two of them are enough.
+    """
+    if name in ("logstart", "logfinish"):
+        return
+    if name == "testreport" and event["data"]["outcome"] == "passed":
+        if event["data"]["when"] != "call":
+            return
+        event["data"]["keywords"] = {}
+    send(name, **event)
+
+
+OWN = {"PLAIT_JOURNAL": "journal.db", "XDG_CONFIG_HOME": "own-config", "XDG_STATE_HOME": "own-state"}
+"""Variables of the environment that name a file or folder of the test's own."""
+UNSET = ("PLAIT_CONFIG", "PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
 @pytest.fixture(autouse=True)
-def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test touches the user's journal or configuration, and none leaves a journal open."""
-    monkeypatch.setenv("PLAIT_JOURNAL", str(tmp_path / "journal.db"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own-config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own-state"))
-    monkeypatch.delenv("PLAIT_CONFIG", raising=False)
-    monkeypatch.setattr("plait.config._named", None)
-    monkeypatch.setattr("plait.config._reads_folder", False)
-    for name in ("PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+def _own_journal(tmp_path: Path) -> Iterator[None]:
+    """No test touches the user's journal or configuration, and none leaves a journal open.
+
+    This runs for thousands of tests, so it sets the variables by hand: `monkeypatch` takes longer.
+    """
+    before = {name: os.environ.pop(name, None) for name in (*OWN, *UNSET)}
+    for name, own in OWN.items():
+        os.environ[name] = f"{tmp_path}/{own}"
+    _forget_configuration()
     yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    _forget_configuration()
     if "plait.journal.sqlite.store" in sys.modules:
         from plait.journal.sqlite.store import SqliteStore
         from plait.journal.store import wait_for
 
         for path in [path for path in SqliteStore._shared if path.is_relative_to(tmp_path)]:
             wait_for(SqliteStore._shared.pop(path).close())
+
+
+def _forget_configuration() -> None:
+    """Forget which configuration file this process has been told to read."""
+    if (config := sys.modules.get("plait.config")) is not None:
+        vars(config).update(_named=None, _reads_folder=False)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """A connection to the browser that all tests of this process share; its pages are closed after the test."""
+    from browser import Browser
+
+    async with Browser.shared() as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -125,6 +211,58 @@ def some_of(cases: Iterable[T], step: int = 3, first: int = 0) -> list[T]:
     Tests that share cases begin at different ones, so that each case has some of the tests.
     """
     return list(cases) if CAMPAIGN else list(cases)[first::step]
+
+
+def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Try all cases in one test, with arguments as for `pytest.mark.parametrize`; an error names its case.
+
+    pytest needs 5 ms for each test. This is for many cases that need less, and no folder or other fixture of their own.
+    """
+    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = []
+    for case in cases:
+        name, values = (case.id, case.values) if isinstance(case, ParameterSet) else (None, case)
+        assert not (isinstance(case, ParameterSet) and case.marks), "a case cannot have marks of its own"
+        values = (values,) if len(wanted) == 1 and values is case else values
+        rows.append((name, dict(zip(wanted, values, strict=True))))
+    assert rows, "there are no cases"
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        def note(failure: BaseException, name: Any, given: dict[str, Any]) -> BaseException:
+            failure.add_note(f"The case{f' {name}' if name else ''}: {given!r:.2000}")
+            return failure
+
+        def report(failures: list[BaseException]) -> None:
+            if len(failures) == 1:
+                raise failures[0]
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} cases failed", failures)
+
+        def each(**fixtures: Any) -> None:
+            failures = []
+            for name, given in rows:
+                try:
+                    test(**given, **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:
+                    failures.append(note(failure, name, given))
+            report(failures)
+
+        async def each_awaited(**fixtures: Any) -> None:
+            failures = []
+            for name, given in rows:
+                try:
+                    await test(**given, **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:
+                    failures.append(note(failure, name, given))
+            report(failures)
+
+        made = wraps(test)(each_awaited if inspect.iscoroutinefunction(test) else each)
+        signature = inspect.signature(test)
+        others = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
+        made.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return made
+
+    return decorate
 
 
 only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")

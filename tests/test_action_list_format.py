@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import examples
+from conftest import examples, for_each
 from patience import cpu_seconds
 from plait.core import Step, ToolSpec
 from plait.loops.format import Unreadable
@@ -56,7 +56,7 @@ def test_the_list_as_it_should_be_has_no_remarks_and_is_kept_as_written() -> Non
     assert (found.kept, found.remarks) == (text, ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         # the misspelling of the published form, small letters, a single object
@@ -100,7 +100,7 @@ def test_the_reader_takes(text: str, expected: list[tuple[str, object]]) -> None
     assert steps(text) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "word"),
     [
         ('[{"ACTION": "lookup", "ARGUMENTS": ["x"], "EXPLAINATION": "w"}]', "from the key 'EXPLAINATION'"),
@@ -165,7 +165,7 @@ def test_an_empty_list_in_prose_or_beside_a_malformed_action_does_not_mean_that_
         read(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "[]",
@@ -180,7 +180,7 @@ def test_an_empty_list_that_stands_alone_means_that_nothing_is_needed(text: str)
     assert read(text).steps == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         f"{LYON}\n{MALFORMED}",
@@ -207,7 +207,7 @@ def test_a_list_that_is_written_twice_counts_once() -> None:
     assert steps(f"Draft:\n[{LYON}]\nSo my list is:\n[{LYON}]") == [("lookup", ["Lyon"])]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "word"),
     [
         ("", "Your reply is empty"),
@@ -369,7 +369,7 @@ def test_protocol_in_data_is_changed(text: str) -> None:
     assert action_list.ACTIONS.escape(text) != text
 
 
-@pytest.mark.parametrize("text", ["", "Lyon has 522250", '{"name": "Lyon"}', "[1, 2]", "all done", "Not DONE"])
+@for_each("text", ["", "Lyon has 522250", '{"name": "Lyon"}', "[1, 2]", "all done", "Not DONE"])
 def test_harmless_data_stays_as_it_is(text: str) -> None:
     assert action_list.ACTIONS.escape(text) == text
 
@@ -395,7 +395,7 @@ def test_done_is_a_clear_sign(text: str) -> None:
     assert action_list.says_done(text)
 
 
-@pytest.mark.parametrize("text", ["", "I am done", "Not DONE yet", "done", "DONEC", "a\nDONE\nb"])
+@for_each("text", ["", "I am done", "Not DONE yet", "done", "DONEC", "a\nDONE\nb"])
 def test_other_words_are_none(text: str) -> None:
     assert not action_list.says_done(text)
 

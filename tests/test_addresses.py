@@ -12,6 +12,7 @@ from aiohttp import web
 from yarl import URL
 
 import plait
+from conftest import for_each
 from plait.addresses import read_address, read_host
 from plait.core import Call
 from plait.core.errors import ConfigError, ToolError
@@ -120,7 +121,7 @@ async def test_a_redirect_is_read_by_the_same_parser(monkeypatch: pytest.MonkeyP
             assert len(there.seen) <= before + 2, address  # at most once more, on the allowed host
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         f"https://{GOOD}/a is the page, see //{GOOD}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import shutil
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -58,15 +60,29 @@ def client_folder() -> Path:
     return found
 
 
+IDLE: list[subprocess.Popen[str]] = []
+"""Processes of the client that have no talk now. To start one takes half a second."""
+
+
 def talk(url: str, *steps: dict[str, Any], thread: str = "t", token: str = "", **page: Any) -> list[dict[str, Any]]:
     """Take some steps with the official client; return what the page has after each. Checks every event."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     talk = {"url": url, "headers": headers, "threadId": thread, "messages": [], "state": {}, **page, "steps": steps}
-    words = ["node", str(HERE / "ag_ui_client.mjs"), str(client_folder()), json.dumps(talk)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "[ag-ui]" not in done.stderr, done.stderr  # the client warns of what is not in the protocol
-    told = [json.loads(line) for line in done.stdout.splitlines()]
+    words = ["node", str(HERE / "ag_ui_client.mjs"), str(client_folder())]
+    if IDLE:
+        client = IDLE.pop()
+    else:
+        client = subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True)
+        atexit.register(client.communicate, timeout=30)
+    assert client.stdin is not None and client.stdout is not None
+    client.stdin.write(json.dumps(talk) + "\n")
+    client.stdin.flush()
+    line = client.stdout.readline()
+    assert line, f"the client ended with {client.wait()}"
+    IDLE.append(client)
+    answer = json.loads(line)
+    assert not any("[ag-ui]" in each for each in answer["warned"])  # the client warns of what is not in the protocol
+    told: list[dict[str, Any]] = answer["told"]
     for each in told:
         for event in each["events"]:
             EVENT.validate_python(event)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core.events import Noted
 from plait.runtime.grounding import Sources
 
@@ -95,7 +96,7 @@ def test_refuse_never_ends_with_a_made_up_number_and_warn_says_it_once(loop: str
     assert refused.status in ("failed", "stopped"), refused.answer
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "found"),
     [
         ("Lyon", ()),

@@ -34,7 +34,7 @@ def alive(group: int) -> list[str]:
 async def test_errors_requests_clicks_and_keys_are_seen(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(PAGE)
-    async with Browser.started() as browser:
+    async with Browser.shared() as browser:
         page = await browser.page(width=500, dark=True)
         await page.goto(file.as_uri())
         await page.wait_for("document.readyState === 'complete'")

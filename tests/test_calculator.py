@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from patience import cpu_seconds
 from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import calculator
@@ -21,7 +22,7 @@ from plait.tools.load import load
 DATA = Path(__file__).parents[1].parent / "shared/data/gsm8k/expressions.jsonl.gz"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "value"),
     [
         ("0.1 + 0.2", "0.3"),
@@ -132,7 +133,7 @@ def test_an_expression_has_its_value(expression: str, value: str) -> None:
     assert calculator(expression) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "value"),
     [
         ("math.log(2.718281828459045)", "1"),
@@ -169,7 +170,7 @@ def test_the_calculator_has_no_other_precision() -> None:
         load("calculator:fine")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "said", "at"),
     [
         ("3 + 4/0", "division by zero", 6),
@@ -233,7 +234,7 @@ def test_nothing_to_compute_is_said() -> None:
             calculator(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bomb",
     [
         "(" * 10_000 + "1" + ")" * 10_000,
@@ -267,7 +268,6 @@ def test_nothing_to_compute_is_said() -> None:
         "e" * 4_000,
         "1e" * 2_000,
     ],
-    ids=lambda text: text[:12],
 )
 def test_no_expression_takes_a_second(bomb: str) -> None:
     def calculate() -> None:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 import plait
+from conftest import for_each
 from plait.core import Plan, Step
 from plait.core.call_check import find_call_problem, find_input_problem
 from plait.core.errors import BadInput
@@ -69,7 +70,7 @@ INPUTS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@for_each("tool", TOOLS)
 def test_what_is_refused_is_refused_by_the_tool_as_well_and_most_of_what_the_tool_refuses_is_found(tool: Tool) -> None:
     missed = []
     for given in INPUTS:
@@ -83,7 +84,7 @@ def test_what_is_refused_is_refused_by_the_tool_as_well_and_most_of_what_the_too
     assert len(missed) <= (12 if tool is total else 4), missed  # what is in a list is not looked at
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tool", "given", "words"),
     [
         ("weather", "Lyon", "uses 'weather', which is no tool. There are: forecast, less"),

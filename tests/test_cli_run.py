@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, action, final, turn
+from conftest import for_each
 
 KEYS = ["run", "status", "answer", "reason", "waits", "loop", "steps", "calls", "usage", "cost_usd", "seconds"]
 KEYS += ["models", "user", "tags", "metadata", "phases"]
@@ -87,7 +88,7 @@ def test_each_outcome_has_its_exit_code(
     assert said.get(status, "answered") in done.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         ([], "Missing argument 'QUESTION'"),

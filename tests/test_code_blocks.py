@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import for_each
 from plait.loops.codeact.format import CodeFormat
 from plait.loops.format import Unreadable
 
@@ -16,7 +17,7 @@ def code_of(text: str) -> object:
     return turn.call.input if turn.call is not None else None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         f"THOUGHT 1:\nI look.\n```\nNow I call people (it = a tool).\n```python\n{CODE}\n```",
@@ -37,7 +38,7 @@ def test_the_first_block_that_is_meant_as_python_runs(text: str) -> None:
     assert code_of(text) == CODE
 
 
-@pytest.mark.parametrize("word", ["json", "java", "javascript", "js", "bash", "output", "text", "sql", "JSON"])
+@for_each("word", ["json", "java", "javascript", "js", "bash", "output", "text", "sql", "JSON"])
 def test_a_block_marked_as_something_else_never_runs(word: str) -> None:
     for text in (f"ACTION 1:\n```{word}\nfoo(1)\n```", f"I look.\n```{word}\nfoo(1)\n```"):
         with pytest.raises(Unreadable):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from plait import loops
 from plait.core import (
     Act,
@@ -350,7 +351,7 @@ def test_wrong_arguments_are_told_the_signature():
     assert "`people(city: str) -> int`" in run.seen(2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "words"),
     [
         (CodeError("KeyError", "'lat'", 2, "x['lat']"), "Print the value first"),
@@ -435,7 +436,7 @@ IMPORTS = {
 }
 
 
-@pytest.mark.parametrize(("code", "module"), IMPORTS.items())
+@for_each(("code", "module"), IMPORTS.items())
 def test_imports_of_other_modules_are_refused_before_anything_runs_with_a_hint_to_search(code, module):
     run = drive([PLAN, action(code), action("stop()", 3)], STOP)
     assert code not in run.codes
@@ -621,7 +622,7 @@ def test_where_no_steps_are_named_the_task_is_the_step():
     assert run.notes[0].kind == "unreadable"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reply", "steps"),
     [
         (" Find Lyon.\n2. Print it.", ("Find Lyon", "Print it")),

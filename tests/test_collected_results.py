@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Observation
 from plait.core.events import Observed
 from plait.tools.render import simplify
@@ -92,7 +93,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", RESULTS)
+@for_each("case", RESULTS)
 def test_the_values_of_an_iterator_are_a_json_list(case: str) -> None:
     function, expected = RESULTS[case]
     seen = call(function)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
+from conftest import for_each
 from plait.core import (
     Act,
     Answered,
@@ -73,7 +74,7 @@ def test_what_names_nothing_is_left_alone(value: Any) -> None:
         assert EVIDENCE.fill(value, seen(E1="one")) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "steps", "expected"),
     [
         ("$5", "12", ["5"]),  # alone: it can only be a reference

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import is_request
 from plait.core import Observation
 from plait.core import events as ev
@@ -65,7 +66,7 @@ def code(n: int, thought: str, *lines: str) -> str:
 # -- a turn's thought, call and answer
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found", "left"),
     [
         ("She was born in 1948.", ["1948"], "She was born in (unknown)."),
@@ -307,7 +308,7 @@ def test_what_can_be_computed_is_computed_once_for_a_page_of_numbers(monkeypatch
     assert len(rounds) == 1  # for each number anew, 10,000 numbers take 20 s
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "decimals", "known"),
     [
         (107, 0, [67, 40]),
@@ -325,7 +326,7 @@ def test_what_simple_arithmetic_gives_is_computed(value: float, decimals: int, k
     assert not can_be_computed(value, decimals, [])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "decimals", "known"),
     [
         (70, 0, [1991, 1952]),  # wrong
@@ -341,7 +342,7 @@ def test_what_is_wrong_or_could_be_hit_by_chance_is_not(value: float, decimals: 
     assert not can_be_computed(value, decimals, known)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "found"),
     [
         ("crew = 179", ("179",)),

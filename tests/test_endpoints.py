@@ -17,6 +17,7 @@ from rich.pretty import pretty_repr
 
 import plait
 from chat_endpoint import Endpoint as Server
+from conftest import for_each
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.models.config import EndpointConfig, ModelConfig
@@ -190,7 +191,7 @@ def _chat() -> Any:
     return plait.Chat("m", endpoint=plait.Endpoint("http://h"))
 
 
-@pytest.mark.parametrize("case", WRONG)
+@for_each("case", WRONG)
 def test_a_wrong_endpoint_is_an_error_without_its_key(case: str) -> None:
     make, words = WRONG[case]
     with pytest.raises(ConfigError) as caught:

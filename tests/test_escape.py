@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, Exchange, LoopContext, Reply, Step, Think, ToolSpec
 from plait.core.labels import HOLE, label_of, labels_in
 from plait.loops.escape import Escape
@@ -220,7 +221,7 @@ def test_labels_are_found_along_all_branches_of_a_template() -> None:
     assert expected | {"Four:", "Five:", "Six:", f"{HOLE} ->", "<seven>"} <= set(labels)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "label"),
     [
         ("Question: what", "Question:"),
@@ -266,7 +267,7 @@ def test_escaping_twice_is_as_once_and_a_person_reads_the_same() -> None:
     assert "<a>" not in once and "a>b" not in once
 
 
-@pytest.mark.parametrize("start", ["\n", "\r", "\u2028", "\n  ", "\n> ", "\n**", "\n\t- "])
+@for_each("start", ["\n", "\r", "\u2028", "\n  ", "\n> ", "\n**", "\n\t- "])
 def test_a_label_is_escaped_wherever_a_line_may_begin(start: str) -> None:
     escape = Escape(labels=["Question:", f"The result of {HOLE}:"])
     for label in ("Question:", "QUESTION：", "question 3 :", "The result of x:", "the  result of a b:"):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import plait
-from conftest import examples
+from conftest import examples, for_each
 from escape_pieces import EXAMPLES, TOOLS, Form, forms, random_text, what_reads
 from plait.core import Call, Reply
 
@@ -16,7 +16,7 @@ each = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @each
-@pytest.mark.parametrize("text", EXAMPLES)
+@for_each("text", EXAMPLES)
 def test_what_readers_took_for_calls_and_answers_is_escaped_in_all_loops(form: Form, text: str) -> None:
     shown = form.escape(text)
     assert form.escape(shown) == shown and shown.replace("\\", "") == text

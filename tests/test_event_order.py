@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 import plait
+from conftest import for_each
 from loop_scripts import LOOPS, QUESTION, SCRIPTS, TRIP, reply_of, write_action
 from models_server import Asked, Server, delta, event
 from plait.core import Call, Reply, Think
@@ -280,7 +281,7 @@ def test_an_error_of_on_event_at_a_childs_event_is_the_callers_and_all_runs_end(
     assert statuses == {"cancelled"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "is_json"),
     [({"done": 3, "of": [1.5, None]}, True), ("x", True), ((1, 2), True), (float("nan"), False), ({1, 2}, False),
      (b"x", False), ("half \ud83d", True), ([], True)],

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import is_result
 from plait.core import (
     Act,
@@ -422,7 +423,7 @@ def f(a: int, b: str = "", *rest: int) -> None:
     """F."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("out", "expected"),
     [
         (OutCall("f"), None),
@@ -444,7 +445,7 @@ def test_arguments_are_named_where_the_parameters_are_known(out: OutCall, expect
     assert call_of(out, tools_from([f])).input == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("observation", "expected"),
     [
         (Observation("5", value=5), Result(5)),

@@ -1,12 +1,13 @@
 """The code format: what is read, what is repaired, and what holds for every turn, every reply and all data."""
 
 import random
+from itertools import product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each, some_of
 from patience import cpu_seconds
 from plait.core import ToolSpec
 from plait.loops.codeact.format import CodeFormat, code_call
@@ -103,9 +104,7 @@ def test_it_reads_back_an_answer(thought, answer, n):
     assert (same(back), back.kept, back.remarks) == (same(turn), text, ())
 
 
-@pytest.mark.parametrize(
-    "code", ["", " \n ", "    x = 1\n    y = 2", ">>> x = 1", "x = 1\nACTION 3: y", "x = 1\nOBSERVATION 2:\n1"]
-)
+@for_each("code", ["", " \n ", "    x = 1\n    y = 2", ">>> x = 1", "x = 1\nACTION 3: y", "x = 1\nOBSERVATION 2:\n1"])
 def test_code_that_would_not_come_back_is_not_written(code):
     with pytest.raises(ValueError, match="read back"):
         FORMAT.write(Turn("I look.", code_call(code)), 2)
@@ -136,7 +135,7 @@ REPAIRED = {
 }
 
 
-@pytest.mark.parametrize(("text", "code", "remark"), REPAIRED.values(), ids=REPAIRED)
+@for_each(("text", "code", "remark"), REPAIRED.values())
 def test_what_is_not_quite_the_form_is_read_and_the_repair_is_named(text, code, remark):
     turn = FORMAT.read(text, 2)
     assert turn.thought == "I look."
@@ -215,7 +214,7 @@ def test_half_an_action_is_not_run_when_the_token_limit_cut_it():
     assert FORMAT.read(f"{HEAD}```python\n{CODE}\n```", 2, whole=False).call == code_call(CODE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reply", "text"),
     [
         (" is 12.\nACTION 2:\n", "THOUGHT 2:\nI see that is 12.\nACTION 2:\n"),
@@ -378,8 +377,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-@pytest.mark.parametrize("head", ["", "THOUGHT 2:\nx\nACTION 2:\n```python\n"])
+@for_each(("head", "unit"), some_of(product(["", "THOUGHT 2:\nx\nACTION 2:\n```python\n"], HOSTILE), 2))
 def test_a_hostile_reply_takes_no_more_than_linear_time(unit, head):
     """A long text is read, escaped, split and written within a second of CPU (128 kB takes a tenth)."""
     text = head + unit * (LONG // len(unit))

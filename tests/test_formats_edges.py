@@ -2,6 +2,7 @@
 
 import pytest
 
+from conftest import for_each
 from plait.core import Call, ToolSpec
 from plait.core.text import shorten
 from plait.loops.format import Turn, Unreadable
@@ -61,13 +62,13 @@ REPAIRED_BLOBS = {
 }
 
 
-@pytest.mark.parametrize("text", BLOBS.values(), ids=BLOBS)
+@for_each("text", BLOBS.values())
 def test_blob_takes_forms_that_need_no_repair(text):
     turn = react_format("blob").read("Thought: I look.\n" + text, 1, TOOLS)
     assert (turn.thought, turn.call, turn.remarks) == ("I look.", LYON, ())
 
 
-@pytest.mark.parametrize("text", REPAIRED_BLOBS.values(), ids=REPAIRED_BLOBS)
+@for_each("text", REPAIRED_BLOBS.values())
 def test_blob_repairs_and_says_so(text):
     turn = react_format("blob").read("Thought: I look.\n" + text, 1, TOOLS)
     assert turn.call == LYON
@@ -75,7 +76,7 @@ def test_blob_repairs_and_says_so(text):
     assert turn.thought.startswith("I look.")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "value"),
     [
         ('"x"', "x"), ("12", 12), ("-1.5e3", -1500.0), ("null", None), ("true", True), ("[1, [2]]", [1, [2]]),
@@ -126,10 +127,8 @@ def test_of_several_actions_the_first_counts_and_the_rest_is_cut(format, first, 
     assert kinds(turn) == ["cut"]
 
 
-@pytest.mark.parametrize(
-    "format", [react_format("blob"), react_format("lines"), react_format("numbered")], ids=lambda format: format.name
-)
-@pytest.mark.parametrize("order", ["action first", "answer first"])
+@for_each("format", [react_format("blob"), react_format("lines"), react_format("numbered")])
+@for_each("order", ["action first", "answer first"])
 def test_an_action_wins_over_a_final_answer(format, order):
     action = format.write(Turn("", LYON), 1)
     parts = [action, "Final Answer: 12"]
@@ -161,10 +160,8 @@ def test_a_missing_thought_label_serves_actions_and_answers_alike():
         assert "repaired" in kinds(action) and "repaired" in kinds(answer)
 
 
-@pytest.mark.parametrize("label", ["Observation:", "\nObservation:", "**Observation:**", "observation 1:"])
-@pytest.mark.parametrize(
-    "format", [react_format("blob"), react_format("lines"), react_format("numbered")], ids=lambda format: format.name
-)
+@for_each("label", ["Observation:", "\nObservation:", "**Observation:**", "observation 1:"])
+@for_each("format", [react_format("blob"), react_format("lines"), react_format("numbered")])
 def test_what_the_model_observes_itself_is_cut(format, label):
     action = format.write(Turn("I look.", LYON), 1)
     own = f"{action}\n{label} Lyon has 9 people.\nThought: good\nFinal Answer: 9"
@@ -187,7 +184,7 @@ def test_backticks_in_thoughts_and_markup_left_over():
     assert react_format("blob").read(f"Final Answer: {code}", 1).answer == code
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "says"),
     [
         ("", "empty"),
@@ -212,7 +209,7 @@ def test_what_can_not_be_read_is_said_with_the_format(text, says):
     assert '"action_input"' in str(caught.value) or "Final Answer" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value", "remarks"),
     [
         ("Action: search\nAction Input: Lyon", "Lyon", 0),
@@ -241,7 +238,7 @@ def test_lines(text, value, remarks):
     assert len(turn.remarks) == remarks
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "call", "remarks"),
     [
         ("Thought 2: t\nAction 2: Search[Lyon]", LYON, ["repaired"]),
@@ -273,7 +270,7 @@ def test_finish_in_any_case_is_the_answer(name):
     assert react_format("original").read(later, 2, TOOLS).call == Call(name, "12")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "remarks"),
     [
         ('{"thought": "t", "tool": "search", "tool_input": "Lyon"}', 0),
@@ -312,7 +309,7 @@ def test_json_missing_parts_and_built_ins():
         assert JsonTurn().read(text.replace("final_answer", name), 1, TOOLS).call.tool == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "strict", "says"),
     [
         ("", False, "empty"),
@@ -398,7 +395,7 @@ def test_stops_and_dialects():
     assert react_format("numbered").stop(3) == ("\nObservation 3:",)
 
 
-@pytest.mark.parametrize("limit", [0, 1, 40, 60, 100, 999, 1000, 5000])
+@for_each("limit", [0, 1, 40, 60, 100, 999, 1000, 5000])
 def test_shortened_text_fits_and_says_what_is_missing(limit):
     text = "".join(f"{number:04d}" for number in range(250))
     short, cut = shorten(text, limit)

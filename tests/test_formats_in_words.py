@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from conftest import for_each
 from plait.core import ToolSpec
 from plait.loops import plan_text
 from plait.loops.phased import action_list
@@ -16,7 +15,7 @@ TOOLS = (ToolSpec("lookup", "Finds.", TEXT), ToolSpec("calculator", "Computes.",
 EARLIER: list[tuple[str, Any]] = [("$1", ["people in Ghent"]), ("$2", {"key": "area of Ghent in km2"}), ("$3", ["3"])]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "read"),
     [
         ("people in Ghent / area of Ghent in km2", "$1 / $2"),
@@ -36,7 +35,7 @@ def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read
     assert insert_references({"key": [written]}, EARLIER)[0] == {"key": [read]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "written",
     [
         "people in Ghent",  # may be looked up twice
@@ -90,7 +89,7 @@ def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
     assert insert_references(["\u0130zmir / 2"], [("$1", ["izmir"])]) == (["\u0130zmir / 2"], ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("7 * price of a lamp", ("price of a lamp",)),

@@ -12,7 +12,7 @@ import pytest
 
 import plait
 from cli_support import Shell
-from conftest import data_file
+from conftest import data_file, some_of
 from plait.core import Answered, Stopped
 from plait.journal.store import Journal
 from plait.lab import load_grader, load_suite
@@ -24,7 +24,8 @@ from plait.toolkits.image import Image
 from repl_account import Account, clock_of
 from repl_logs import MODELS, Log, read_all
 
-NAMES = [f"{letter}-{model}" for model in MODELS for letter in "ABCDEF"]
+NAMES = some_of((f"{letter}-{model}" for model in MODELS for letter in "ABCDEF"), 2, 1)
+"""The runs. Those that differ from the account are always among them."""
 
 DIFFERENT_PROMPTS = {"F-gpt-3.5-turbo": 4, "F-text-davinci-003": 4}
 """The first turn whose prompt differs. Before it, the code took an entry of a table. The account's class of tables
@@ -66,7 +67,7 @@ def requests_of(run: Run) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def runs(account: Account, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("golden")
-    return {name: run_log(account, log, folder / name) for name, log in account.logs.items()}
+    return {name: run_log(account, account.logs[name], folder / name) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,8 +111,8 @@ def test_golden_table_of_steps(account: Account, runs: dict[str, Run]) -> None:
 
 
 def test_golden_ends(account: Account, runs: dict[str, Run]) -> None:
-    for name, log in account.logs.items():
-        outcome = runs[name].outcome
+    for name in NAMES:
+        log, outcome = account.logs[name], runs[name].outcome
         if log.end == "stop":
             assert isinstance(outcome, Answered)
         else:
@@ -140,7 +141,8 @@ def test_golden_table_of_marks(account: Account, tmp_path: Path) -> None:
     suite_file.write_text("\n".join(map(json.dumps, lines)))
     tasks = {task.id: task for task in load_suite(str(suite_file)).tasks}
     found = {}
-    for name, log in account.logs.items():
+    for name in NAMES:
+        log = account.logs[name]
         task = tasks[log.letter]
         agent = plait.Agent(
             CodeAct(transcript="completion", repeats=0),

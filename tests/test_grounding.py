@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import is_result
 from plait.core import Call, Exchange, Task, ToolSpec
 from plait.core.events import Noted, Observed
@@ -22,7 +23,7 @@ def invented(value: Any, spec: ToolSpec | None = None) -> tuple[str, ...]:
     return Sources([TASK, SEEN]).find_invented(Call("tool", value), spec)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         "London",
@@ -65,7 +66,7 @@ def test_what_was_given_or_observed_is_not_flagged(value: Any) -> None:
     assert invented({"parameter": value}) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "found"),
     [
         (51.509865, "51.509865"),
@@ -91,7 +92,7 @@ def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
     assert invented({"parameter": value}) == (f"parameter: {found}",)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("task", "formula", "found"),
     [
         ("Someone buys 7 lamps.", "7 * 100", ("100",)),

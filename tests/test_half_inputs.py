@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 import plait
-from conftest import examples
+from conftest import examples, for_each
 from half_inputs import TOOLS, calls_made, closed_calls, forms
 from journal_rows import is_request
 from patience import cpu_seconds
@@ -33,7 +33,7 @@ STATEMENT = "DELETE FROM users\nWHERE id = 3"
 # -- what counts as closed
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         '{"sql": "DELETE FROM users',
@@ -64,7 +64,7 @@ def test_the_beginning_of_an_object_a_list_or_a_string_is_unclosed(text: str) ->
     assert is_unclosed(text) and is_unclosed(f" {text}\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "What's the capital",
@@ -95,7 +95,7 @@ def test_free_text_and_whole_values_are_closed(text: str) -> None:
     assert not is_unclosed(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("inside", "closed"),
     [
         ("Lyon]", True),
@@ -170,15 +170,15 @@ HALF_TURNS = [
 ]
 
 
-@pytest.mark.parametrize("dialect", ["blob", "lines", "numbered", "original"])
-@pytest.mark.parametrize("text", HALF_TURNS)
+@for_each("dialect", ["blob", "lines", "numbered", "original"])
+@for_each("text", HALF_TURNS)
 def test_every_dialect_of_react_asks_again(dialect: Any, text: str) -> None:
     with pytest.raises(Unreadable):
         react_format(dialect).read(f"Thought: I do it.\n{text}", 1, TOOLS)
 
 
-@pytest.mark.parametrize("dialect", ["blob", "lines", "numbered", "original"])
-@pytest.mark.parametrize(
+@for_each("dialect", ["blob", "lines", "numbered", "original"])
+@for_each(
     ("text", "given"),
     [
         (f"Action: execute[{STATEMENT}]", STATEMENT),
@@ -207,7 +207,7 @@ def test_an_answer_of_the_numbered_dialects_needs_no_bracket_and_says_what_it_sa
         assert react_format(dialect).read("Thought 1: so\nAction 1: Finish[about 42", 1, TOOLS).answer == "about 42"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Plan: do it\n#E1 = execute[DELETE FROM users\nWHERE id = 3",
@@ -241,7 +241,7 @@ HALF_CALLS = [
 ]
 
 
-@pytest.mark.parametrize("text", HALF_CALLS)
+@for_each("text", HALF_CALLS)
 def test_half_a_call_in_text_is_neither_made_nor_an_answer(text: str) -> None:
     with pytest.raises(Unreadable):
         CallObjects().read(f"I do it.\n{text}", tools=TOOLS)

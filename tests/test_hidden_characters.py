@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import plait
 from cli_support import PLAIT, Shell, action, final
-from conftest import some_of
+from conftest import for_each, some_of
 from fork_server import start_forked
 from plait.core.text import clean, clean_drawn, escape_hidden, show_hidden
 
@@ -120,12 +120,12 @@ def test_no_order_of_signs_gets_through(text: str) -> None:
     assert "\x1b" not in clean(text)
 
 
-@pytest.mark.parametrize("text", ["👩‍👩‍👧", "🏳️‍🌈", "❤️‍🔥", "می‌خواهم", "क्‍ष", "Zürich, 東京", "a\tb\nc", "👍🏽"])
+@for_each("text", ["👩‍👩‍👧", "🏳️‍🌈", "❤️‍🔥", "می‌خواهم", "क्‍ष", "Zürich, 東京", "a\tb\nc", "👍🏽"])
 def test_emoji_and_scripts_that_need_joiners_stay(text: str) -> None:
     assert clean(text) == text == clean_drawn(text)
 
 
-@pytest.mark.parametrize("text", ["a\u200db", "a\u200d\u200d\u200cb", "\u200d", "é\u200d\u200dé", "é\u200d", "\u200cé"])
+@for_each("text", ["a\u200db", "a\u200d\u200d\u200cb", "\u200d", "é\u200d\u200dé", "é\u200d", "\u200cé"])
 def test_joiners_that_join_nothing_are_removed(text: str) -> None:
     assert not {"\u200c", "\u200d"} & {*clean(text)}
 

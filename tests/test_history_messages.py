@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from long_run_support import LOOPS, QUESTION, TEXT, in_wire, look, model_of, texts_of
 from plait import loops
 from plait.core import Exchange, LoopContext, PastCall, Task, Think
@@ -77,7 +78,7 @@ def test_a_session_keeps_results_as_far_as_its_share_of_the_context_goes(loop: s
     assert pages_read(forgets.run("And what else?", session="book")) == 1
 
 
-@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "phased", "codeact", "rewoo", "compiler"])
+@for_each("loop", ["react", "json", "tool_calling", "phased", "codeact", "rewoo", "compiler"])
 def test_each_loop_shows_earlier_calls(loop: str) -> None:
     context = LoopContext((look.spec,), PromptBook(loop))
     effect = next(loops.make(loop).run(Task(QUESTION, PAST), context))

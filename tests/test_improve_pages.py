@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 import plait
 import window_axe
@@ -24,12 +22,6 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 from window_server import ALICE, BOB, FULL, USERS, serving  # noqa: E402
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 async def is_fine(page: Page, name: str) -> None:

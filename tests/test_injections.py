@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 import plait
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, for_each
 from plait.core import Call, Reply, Waiting
 from plait.core.errors import ToolError
 from plait.loops import OURS, loop_from
@@ -79,7 +79,7 @@ def test_no_text_occurs_twice() -> None:
         assert len({condense(text) for text in each}) == len(each)
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@for_each("task", TASKS)
 def test_a_task_is_whole(task: InjectedTask) -> None:
     texts = "\n".join((*task.texts.values(), *task.described.values()))
     assert all(texts.count(f"[{number}]") == 1 for number in range(1, len(task.injected) + 1))
@@ -93,7 +93,7 @@ def test_a_task_is_whole(task: InjectedTask) -> None:
     assert not any(condense(task.answer) in condense(text) for text in task.injected if task.answer)
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@for_each("task", TASKS)
 def test_no_wanted_effect_is_the_harmful_one(task: InjectedTask) -> None:
     for effect in task.effects:
         assert not task.harm.matches(effect.tool, effect.input)
@@ -101,7 +101,7 @@ def test_no_wanted_effect_is_the_harmful_one(task: InjectedTask) -> None:
     assert find_wanted(task, OfficeCall(task.harm.tool, task.harm.input)) is None
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@for_each("task", TASKS)
 def test_clean_leaves_out_the_attack_and_nothing_else(task: InjectedTask) -> None:
     for clean in (False, True):
         office = Office(task, clean=clean)
@@ -140,7 +140,7 @@ def test_the_office_keeps_what_was_done() -> None:
 # --- what a run did
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+@for_each("task", TASKS)
 def test_each_harmful_call_and_its_absence_is_found(task: InjectedTask) -> None:
     answer = f"It is {task.answer}."
     wanted = [Reply("", calls=tuple(Call(each.tool, each.input) for each in task.effects))] if task.effects else []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Think
 from plait.models.wires.reply_text import TextFilter
 
@@ -26,8 +27,8 @@ async def answer(*replies: str, chunk: int = 0, prompts: Path | None = None) -> 
     return await plait.Agent("json", model=model, tools=[lookup], prompts=prompts, journal=False).arun("What?")
 
 
-@pytest.mark.parametrize("chunk", [0, 1, 7])
-@pytest.mark.parametrize("raw", [False, True])
+@for_each("chunk", [0, 1, 7])
+@for_each("raw", [False, True])
 async def test_an_answer_that_holds_the_label_of_a_result_is_whole(raw: bool, chunk: int) -> None:
     text = f'It is "4".{PHRASE}lookup: was 4.'
     reply = json.dumps({**FINAL, "tool_input": text})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import some_of
+from conftest import for_each, some_of
 from lifecycle_scenarios import (
     LIFECYCLES,
     content_of,
@@ -78,7 +78,7 @@ def test_a_run_with_dependencies_files_and_verify_that_gets_a_signal_ends_as_if_
     assert signal or any("verify" in line for each in ended for line in each.tally)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("lines", "fault"),
     [
         ("open d-1-0, use d-1-0, close d-1-0, ended 1", ""),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
-from conftest import data_file
+from conftest import data_file, for_each
 from plait.core import Answered, Crashed, Failed, Stopped, Usage
 from plait.core.errors import ConfigError, ModelMissing, Unreachable
 from plait.journal.store import Journal
@@ -51,7 +51,7 @@ async def graded(word: str, gold: Any, answer: Any) -> Grade:
     return await load_grader(word)(SuiteTask(id="t", question="?", answer=gold), ended(Answered(answer)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "answer",
     [
         "1.892 × 10^27",
@@ -86,7 +86,7 @@ def test_em_and_f1_agree_with_all_that_were_logged() -> None:
     assert 0 < sum(row["em"] for row in rows) < 1464
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "gold", "same", "score"),
     [
         ("The Sahara!", "sahara", True, 1.0),
@@ -120,7 +120,7 @@ async def test_f1_is_the_score_and_em_the_success_unless_a_threshold_is_given() 
 # --- right and wrong, a grader at a time
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("word", "gold", "right", "wrong"),
     [
         ("exact", "Ann Lee", ["ann lee.", "The Ann Lee"], ["Ann", "Ann Lee is it"]),
@@ -202,7 +202,7 @@ def test_has_says_of_numbers_and_names_what_the_benchmark_says() -> None:
     assert agree == 2000 and 400 < rights < 1600
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("- 5 apples", [5]),
@@ -251,7 +251,7 @@ def test_a_whole_number_is_read_back_from_how_it_is_written(number: int, form: s
 # --- runs that did not answer
 
 
-@pytest.mark.parametrize("word", ["exact", "f1", "yesno", "number", "has", "contains"])
+@for_each("word", ["exact", "f1", "yesno", "number", "has", "contains"])
 async def test_only_a_run_that_answered_succeeds(word: str) -> None:
     task = SuiteTask(id="t", question="?", answer=True if word == "yesno" else 18)
     answer = "yes" if word == "yesno" else "18"
@@ -280,7 +280,7 @@ async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
 # --- words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("word", "said"),
     [
         ("exakt", "Did you mean exact"),
@@ -517,7 +517,7 @@ async def test_a_judge_by_its_word_takes_a_template_of_the_users(tmp_path: Path,
         load_grader(f"judge:local,template={tmp_path / 'absent.j2'}")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("Verdict: right", True),

@@ -7,12 +7,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec import structs
 
 from browser import Browser, Page
@@ -43,12 +42,6 @@ HOSTILE = (
 )
 """Stays as it is; what follows has characters that must be made visible."""
 HIDDEN = "\x1b[31mred\x1b[0m \u202etxt.exe\u2066 nul\x00 bell\x07 \u2028 tag\U000e0041 zero\u200bwidth \ud800"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 in_the_browser = pytest.mark.asyncio(loop_scope="module")

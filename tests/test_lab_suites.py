@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import plait
-from conftest import data_file
+from conftest import data_file, for_each
 from docs_support import install
 from plait.core.errors import ConfigError, ToolError
 from plait.lab import Suite, SuiteTask, load_grader, load_suite
@@ -201,7 +201,7 @@ def test_basics_is_the_same_each_time_and_another_with_another_seed() -> None:
     assert not {task.question for task in ours.tasks} & {task.question for task in other.tasks if "in" in task.question}
 
 
-@pytest.mark.parametrize("seed", range(1, 20))
+@for_each("seed", range(1, 20))
 def test_the_splits_of_basics_share_no_fact(seed: int) -> None:
     tuning, report = make_facts("tuning", seed), make_facts("report", seed)
     assert not tuning.facts.keys() & report.facts.keys()
@@ -463,7 +463,7 @@ def test_packed_and_listed_files_are_read_alike(tmp_path: Path) -> None:
 GOOD = '{"question": "One?", "answer": "1"}\n'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         (GOOD + '{"question": "Two?"}\n', "line 2: 'answer' is missing"),

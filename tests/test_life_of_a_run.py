@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from conftest import for_each
 from docs_support import ROOT
 from fork_server import run_forked
 
@@ -128,7 +129,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return {**json.loads((folder / "found.json").read_text()), "stdout": done.stdout}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.file}:{row.function}")
+@for_each("row", ROWS)
 def test_each_function_on_the_page_exists(row: Row) -> None:
     assert row.function in functions_in(row.file)
 

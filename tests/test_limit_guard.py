@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import (
     Act,
     Answered,
@@ -562,7 +563,7 @@ async def test_a_child_concludes_for_itself() -> None:
     assert above.guard.near is None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 async def test_a_tree_of_runs_stays_within_all_its_limits_and_holds_nothing_in_the_end(seed: int) -> None:
     chance = random.Random(seed)
     runs: list[Walked] = []

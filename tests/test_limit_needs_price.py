@@ -10,6 +10,7 @@ import pytest
 
 import plait
 from cli_support import Shell, final
+from conftest import for_each
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.lab import compare
@@ -27,7 +28,7 @@ def lines_of(error: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     "spec, names",
     [
         ("openai:nomodel", ["openai:nomodel"]),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import lookup
 from plait.toolkits.lookup import summarize_keys
@@ -43,7 +44,7 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("table", "key", "value"),
     [
         (CITIES, "Lyon", CITIES["Lyon"]),
@@ -71,7 +72,7 @@ def test_an_entry_is_found_by_any_plain_way_of_asking(table: dict[str, Any], key
     assert ask(lookup(table), key) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("table", "key", "said"),
     [
         (CITIES, "Lyyon", "There is no entry 'Lyyon'. Did you mean Lyon"),
@@ -115,7 +116,7 @@ def test_records_and_csv_are_found_by_their_first_field(write: Callable[[str, st
     assert ask(lookup(write("t.tsv", "k\tv\nx\t1\n")), "X") == "1"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "said"),
     [
         ("a.json", '{"a": 1,\n "b": }', "a.json is not JSON: line 2, column 7"),
@@ -278,7 +279,7 @@ def test_what_shares_most_words_is_named_first_of_what_is_near() -> None:
     assert "Did you mean length of the Pont Neuf in metres" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "told"),
     [
         (["Lyon", "Nice", "New York"], "Lyon, Nice, New York"),

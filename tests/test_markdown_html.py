@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from conftest import examples
+from conftest import examples, for_each
 from lazily import skip_without
 
 skip_without("server", "markdown_it", "nh3", "pygments")
@@ -90,7 +90,7 @@ ATTACKS = [
 ]
 
 
-@pytest.mark.parametrize("text", ATTACKS)
+@for_each("text", ATTACKS)
 def test_nothing_in_an_answer_loads_or_runs(text: str) -> None:
     tags = check(render_markdown(text))
     assert not [tag for tag, _ in tags.found if tag in ("img", "script", "style", "svg", "iframe")]

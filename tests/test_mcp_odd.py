@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import is_result
 from mcp_http import CITY, WEATHER, RawServer, Reply, rpc, text_result
 from mcp_support import ODD, command
@@ -113,7 +114,7 @@ TEMP = {"type": "object", "properties": {"temp": {"type": "integer"}}, "required
 WRAPPED = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("result", "schema", "value"),
     [
         # content

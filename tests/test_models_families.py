@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from conftest import for_each
 from plait.core import Think, user
 from plait.models.base import ABILITIES
 from plait.models.config import ModelConfig
@@ -23,7 +24,7 @@ def name_of(model: str) -> str:
     return family.name if family else ""
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@for_each("family", FAMILIES)
 def test_each_row_is_whole_and_its_example_belongs_to_it(family: Family) -> None:
     assert family_of(family.example) is family
     assert family.host in HOSTS
@@ -33,7 +34,7 @@ def test_each_row_is_whole_and_its_example_belongs_to_it(family: Family) -> None
     assert len({each.name for each in FAMILIES}) == len(FAMILIES)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "names"),
     [
         ("GPT-6", "gpt-6-astra gpt-6.1-sol openai/gpt-6-luna gpt-7"),

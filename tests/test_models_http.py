@@ -12,6 +12,7 @@ from email.utils import formatdate
 
 import pytest
 
+from conftest import for_each
 from models_server import USAGE, Asked, Server, completion, delta, event, whole_stream
 from plait.core import Think, Usage, assistant, user
 from plait.core.errors import (
@@ -426,7 +427,7 @@ async def test_a_connection_that_breaks_after_the_end_of_the_reply_loses_nothing
         assert (await ask(server.model()))[0] == "fine"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [b"<html>Welcome</html>", b"{]", b'{"ok": true}', b"", b"data: {]\n\n", b'"text"', b"data: [DONE]\n\n"],
 )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, bundled_rate, find_by_name, total
@@ -85,7 +86,7 @@ def test_a_price_as_the_user_writes_it(given, kind):
     assert Rate.from_mapping({**given, "source": "bill", "date": "2026-11-01"}, "x").source == "bill"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         {}, {"input": 1}, {"input": 1, "output": -1}, {"input": "1", "output": 2}, {"watts": 65}, 3,

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from conftest import for_each
 from plait.core import Think, ToolSpec, assistant, user
 from plait.core.errors import AuthenticationError, BadRequest, ContextOverflow, RateLimited, ServerFailed, Unsupported
 from plait.models.base import Abilities
@@ -33,7 +34,7 @@ def meant(status, error, think=EVERYTHING, abilities=ABLE, **options):
     return failure(status, body, PLACE, asked=encode(think, WireOptions("m", abilities)).body, **options)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said, tokens, room",
     [
         ("This model's maximum context length is 4097 tokens. However, your messages resulted in 4619 tokens. Please reduce the length of the messages.", 4619, 4097),
@@ -96,7 +97,7 @@ def test_other_refusals_are_bad_requests(said):
     assert said in str(error)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "status, error, ability",
     [
         (400, {"error": {"message": "Unsupported parameter: 'stop' is not supported with this model.", "param": "stop", "code": "unsupported_parameter"}}, "stop"),
@@ -170,9 +171,9 @@ WORDINGS = (
 FIELDS = {"top_p": 0.5, "seed": 1, "verbosity": "low", "service_tier": "flex"}
 
 
-@pytest.mark.parametrize("wording", WORDINGS)
-@pytest.mark.parametrize("ability", OMITTED)
-@pytest.mark.parametrize("status", [400, 422])
+@for_each("wording", WORDINGS)
+@for_each("ability", OMITTED)
+@for_each("status", [400, 422])
 def test_a_field_that_can_be_left_out_is_found_in_any_wording(status, ability, wording):
     body = encode(EVERYTHING, WireOptions("m", ABLE, params=FIELDS)).body
     for name in OMITTED[ability]:
@@ -181,7 +182,7 @@ def test_a_field_that_can_be_left_out_is_found_in_any_wording(status, ability, w
         assert isinstance(found, Unsupported) and found.ability == ability, (name, found)
 
 
-@pytest.mark.parametrize("error", [
+@for_each("error", [
     {"error": {"message": "Unknown parameter: 'foo'. You may send temperature and stop.", "param": "messages"}},
     {"error": {"message": "messages[1].content: expected text, got null; stop there."}},
     {"error": {"message": "Invalid schema for function 'set': 'temperature' is no type."}},
@@ -236,7 +237,7 @@ def test_no_message_holds_the_secret_wherever_it_stands():
             assert "sk-secret" not in str(meant(status, body, headers={"Location": "http://x?k=sk-secret"}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"",
@@ -251,6 +252,6 @@ def test_no_message_holds_the_secret_wherever_it_stands():
         b'{"detail": [{"x": 1}]}',
     ],
 )
-@pytest.mark.parametrize("status", [400, 404, 500])
+@for_each("status", [400, 404, 500])
 def test_any_body_makes_a_typed_error(status, body):
     assert isinstance(meant(status, body), BadRequest | ServerFailed)

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from conftest import for_each
 from plait.core import Think, Usage, user
 from plait.core.errors import ConfigError
 from plait.models import resolve as resolving
@@ -77,7 +78,7 @@ def test_one_entry_of_the_presets_is_a_whole_provider(monkeypatch: pytest.Monkey
     assert sent["messages"][-1] == {"role": "assistant", "content": "Thought:", "prefix": True}
 
 
-@pytest.mark.parametrize("provider", sorted(HOSTS))
+@for_each("provider", sorted(HOSTS))
 def test_every_preset_resolves_can_be_moved_and_needs_its_key(provider):
     preset = HOSTS[provider]
     moved = resolve(f"{provider}:m", env={preset.base_env: "http://box:1/v1"})
@@ -152,7 +153,7 @@ def test_the_embedded_model_gets_its_options_and_its_electricity():
     assert resolve("local").rate.cost(Usage(5, 5)) == 0.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "spec, says",
     [
         ("opnai:gpt-4o", "openai"),
@@ -171,7 +172,7 @@ def test_what_is_not_known_says_what_to_write(spec, says):
         resolve(spec, env=KEYS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "settings, says",
     [
         ({"endpoint": {}}, "Did you mean endpoints"),

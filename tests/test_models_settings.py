@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from models_server import Asked, Server
 from plait.core import Think, ToolSpec, user
 from plait.core.errors import BadRequest, ConfigError, Unsupported
@@ -36,7 +37,7 @@ def test_settings_behind_the_name_are_sent() -> None:
     assert (sent["stop"], sent["service_tier"]) == (["A", "B"], "flex")
 
 
-@pytest.mark.parametrize("stop", [("\n\n",), ("a,b",), ("@end",), ("|x", " y "), ('"q"', "[1]"), ("A", "B"), ()])
+@for_each("stop", [("\n\n",), ("a,b",), ("@end",), ("|x", " y "), ('"q"', "[1]"), ("A", "B"), ()])
 def test_stop_strings_of_an_agent_are_sent_as_they_are(stop: tuple[str, ...]) -> None:
     settings = ModelSettings(stop=stop, tool_choice="a@b|c")
     model = resolve("openai:m|openai:n", env=KEYS, settings=settings)
@@ -151,7 +152,7 @@ def test_a_setting_without_a_field_is_reported_before_the_run(spec: str) -> None
         resolve(spec, env=KEYS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "said"),
     [
         ("openai:gpt-5@effort=lowest", "openai has no effort 'lowest'"),

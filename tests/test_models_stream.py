@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from models_server import Server, completion, delta, event, whole_stream
 from plait.core import Think, user
 from plait.core.secrets import Scrubber
@@ -93,8 +94,8 @@ LOOKS_ALIKE = {
 }
 
 
-@pytest.mark.parametrize("text", LOOKS_ALIKE.values(), ids=LOOKS_ALIKE)
-@pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
+@for_each("text", LOOKS_ALIKE.values())
+@for_each("where", ["text", "reasoning", "think", "input"])
 def test_what_is_alike_and_goes_on_is_cut_nowhere(where, text):
     reply = MODEL.decode(Response(200, written(where, text)), Think("act", (user("q"),)))
     assert reply.finish != "circle"
@@ -164,8 +165,8 @@ async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece
     assert most - 1 <= length <= most + EVERY
 
 
-@pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
-@pytest.mark.parametrize(
+@for_each("where", ["text", "reasoning", "think", "input"])
+@for_each(
     "text",
     [
         "ha " * 5000,
@@ -173,7 +174,6 @@ async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece
         "no " * 400,
         "".join(f"{i}. I look again.\n" for i in range(400)),
     ],
-    ids=["circle", "rows", "few", "counter"],
 )
 def test_a_reply_that_comes_whole_is_cut_where_a_streamed_one_is(where, text):
     def body(**message):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from conftest import for_each
 from plait.core import Call, Message, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import BadResponse
 from plait.models.base import Abilities, Response
@@ -221,7 +222,7 @@ def decoded(message=None, think=PLAIN, finish="stop", **more):
     return model().decode(Response(200, json.dumps(made).encode()), think)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "usage, more, expected",
     [
         ({"prompt_tokens": 9, "completion_tokens": 2}, {}, Usage(9, 2)),
@@ -250,7 +251,7 @@ def test_usage_that_is_not_reported_is_estimated_and_says_so():
     assert usage.output_tokens == 100
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given, read",
     [
         ('{"a": 1}', {"a": 1}),
@@ -268,7 +269,7 @@ def test_arguments_are_read_leniently(given, read):
     assert reply.finish == "calls"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said, meant",
     [
         ("stop", "stop"),
@@ -324,9 +325,7 @@ def test_a_short_prefill_that_recurs_is_meant_where_the_endpoint_continues_it():
     assert model().decode(Response(200, made), think).text == "1], 2]"
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"[]", b"null", b"{}", b'{"choices": []}', b'{"choices": 3}', b"\xff\xfe", b"data: 3\n\n"]
-)
+@for_each("raw", [b"", b"[]", b"null", b"{}", b'{"choices": []}', b'{"choices": 3}', b"\xff\xfe", b"data: 3\n\n"])
 def test_what_is_no_reply_is_a_bad_response(raw):
     with pytest.raises(BadResponse) as caught:
         model().decode(Response(200, raw), Think("act", ASK))

@@ -239,7 +239,7 @@ async def test_the_pages_work_below_a_prefix_in_a_browser_and_ag_ui_with_its_cli
         assert texts(done)[-1] == "Your table is booked."
         store = Journal.at(journal).store
         assert [each.by for each in await read_questions(store, Journal.at(journal).run("last").head.run)] == ["ada"]
-        async with Browser.started() as browser:
+        async with Browser.shared() as browser:
             page = await browser.page()
             await page.goto(f"{address}/")
             await page.wait_for("document.body.innerText.includes('A table.')")

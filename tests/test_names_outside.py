@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
-import pytest
+from conftest import for_each
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted(path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).rglob("*.py"))
@@ -49,12 +49,12 @@ def imported_names(script: Path) -> Iterator[str]:
                 yield f"{module}.{each.argval}"
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@for_each("script", SCRIPTS)
 def test_a_script_imports_only_names_that_are_there(script: Path) -> None:
     assert [name for name in imported_names(script) if not exists(name)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@for_each("page", PAGES)
 def test_a_page_names_only_what_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     names = set(re.findall(r"\bplait\.[a-z_]+\.\w+(?:\.\w+)*", text))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,11 +49,19 @@ async def add(store: SqliteStore, run: str, child: str, caller: ParentCall | Non
     await store.begin(head, "gone", [(each, None) for each in records])
 
 
-async def nest(store: SqliteStore) -> SqliteStore:
-    """Add a run with a child run that has one, and so on."""
-    for n in range(DEPTH):
-        await add(store, f"r{n}-", f"r{n + 1}-", ParentCall(f"r{n - 1}-", "1.0:c5f.0") if n else None)
-    return store
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal of a run with a child run that has one, and so on."""
+
+    async def nest() -> None:
+        store = SqliteStore(path)
+        for n in range(DEPTH):
+            await add(store, f"r{n}-", f"r{n + 1}-", ParentCall(f"r{n - 1}-", "1.0:c5f.0") if n else None)
+        await store.close()
+
+    path = tmp_path_factory.mktemp("nested") / "runs.db"
+    asyncio.run(nest())
+    return path
 
 
 async def recall(store: SqliteStore) -> list[str]:
@@ -81,22 +91,22 @@ READERS: dict[str, Callable[[SqliteStore], Any]] = {
 
 
 @pytest.mark.parametrize("what", READERS)
-async def test_all_work_of_deeply_nested_runs_is_found(what: str) -> None:
-    found = await READERS[what](store := await nest(SqliteStore(":memory:")))
+async def test_all_work_of_deeply_nested_runs_is_found(what: str, nested: Path) -> None:
+    found = await READERS[what](store := SqliteStore(nested))
     assert len(found) == DEPTH
     await store.close()
 
 
-async def test_deeply_nested_runs_are_deleted_together() -> None:
-    store = await nest(SqliteStore(":memory:"))
+async def test_deeply_nested_runs_are_deleted_together(nested: Path, journal: Path) -> None:
+    shutil.copy(nested, journal)
+    store = SqliteStore(journal)
     await store.delete(["r0-"])
     assert (await store.info()).runs == 0
     await store.close()
 
 
-def test_deeply_nested_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    journal = Journal(":memory:")
-    asyncio.run(nest(journal.store))  # type: ignore[arg-type]
+def test_deeply_nested_runs_are_listed(nested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal(nested)
     assert len(wait_for(list_descendants(journal.store, "r0-"))) == DEPTH - 1
     assert tree_cost_row(journal.run("r0-"), journal).runs == ("r0-",)
     show_tree(journal.run("r0-"), journal, as_object=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each, some_of
 from patience import cpu_seconds
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.compiler.format import NumberedCalls
@@ -67,7 +68,7 @@ def test_the_form_of_the_paper() -> None:
     assert remarks == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "given"),
     [
         ("lookup('Lyon')", "Lyon"),
@@ -112,9 +113,7 @@ def test_arguments(written: str, given: object) -> None:
     assert first(f"1. {written}\n2. join()") == given
 
 
-@pytest.mark.parametrize(
-    "head", ["1. ", "1) ", "1: ", "$1 = ", "${1}: ", "Step 1: ", "- 1. ", "**1.** ", "  1.", "[1] = "]
-)
+@for_each("head", ["1. ", "1) ", "1: ", "$1 = ", "${1}: ", "Step 1: ", "- 1. ", "**1.** ", "  1.", "[1] = "])
 def test_ways_to_number(head: str) -> None:
     assert read(f'{head}lookup("Lyon")') == [("1", "lookup", "Lyon")]
 
@@ -253,7 +252,7 @@ def test_every_plan_that_is_written_reads_back(plan: Plan) -> None:
     assert remarks == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "step",
     [
         Step("1", "lookup", ["a"]),
@@ -380,7 +379,7 @@ def test_a_splitter_tells_calls_and_answers_from_thoughts() -> None:
 # ---- the joiner
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kind", "said"),
     [
         ("Thought: so.\nFinish: 5 m", "finish", "5 m"),
@@ -407,7 +406,7 @@ def test_the_joiners_decisions(text: str, kind: str, said: str) -> None:
     assert (verdict.remarks == ()) == (canonical or text.startswith(("Replan: none", "Finish: N")))
 
 
-@pytest.mark.parametrize("text", ["", " \n", "Thought: it is 5", "Replan: none", "Finish:", "Action: lookup(x)"])
+@for_each("text", ["", " \n", "Thought: it is 5", "Replan: none", "Finish:", "Action: lookup(x)"])
 def test_a_reply_that_decides_nothing_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable, match="Finish"):
         JOINER.read(text)
@@ -508,8 +507,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("head", ["", "1. lookup(", '1. send("a", ', '1. lookup("'])
+@for_each(("unit", "head"), some_of(product(HOSTILE.values(), ["", "1. lookup(", '1. send("a", ', '1. lookup("'])))
 def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> None:
     """A long text is read in lines, escaped and split within two seconds of CPU (an eighth of a megabyte: a tenth)."""
     text = head + unit * (LONG // len(unit))

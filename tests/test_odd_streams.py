@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import plait
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each
 from models_server import Asked, Server, completion, delta, event
 from odd_streams import MODELS, THINK, judge, make_case, read_case
 from plait.core import Call, Reply, Think
@@ -283,7 +283,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize(("wire", "body", "text"), TEXTS.values(), ids=TEXTS)
+@for_each(("wire", "body", "text"), TEXTS.values())
 def test_the_text_arrives_once_and_whole(wire: str, body: bytes, text: str) -> None:
     reply = read(wire, body)
     assert (reply.text, reply.finish, reply.calls) == (text, "stop", ())
@@ -510,7 +510,7 @@ CALLS: dict[str, tuple[str, bytes, list[tuple[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize(("wire", "body", "made"), CALLS.values(), ids=CALLS)
+@for_each(("wire", "body", "made"), CALLS.values())
 def test_each_call_is_made_once(wire: str, body: bytes, made: list[tuple[str, Any]]) -> None:
     reply = read(wire, body)
     assert [(call.tool, call.input) for call in reply.calls] == made and reply.finish == "calls"
@@ -585,7 +585,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("wire", "body", "unread"), BROKEN.values(), ids=BROKEN)
+@for_each(("wire", "body", "unread"), BROKEN.values())
 def test_a_call_that_cannot_be_read_is_broken_and_what_stands_before_it_is_no_text(
     wire: str, body: bytes, unread: str
 ) -> None:
@@ -674,7 +674,7 @@ FAULTS: dict[str, tuple[str, bytes, type[ModelError], str]] = {
 }
 
 
-@pytest.mark.parametrize(("wire", "body", "kind", "words"), FAULTS.values(), ids=FAULTS)
+@for_each(("wire", "body", "kind", "words"), FAULTS.values())
 def test_what_is_no_whole_reply_is_a_typed_error(wire: str, body: bytes, kind: type[ModelError], words: str) -> None:
     with pytest.raises(kind, match=words) as caught:
         read(wire, body)
@@ -738,7 +738,7 @@ def test_streams_and_bodies_by_chance_are_read_as_they_state() -> None:
         assert not judge(case, outcome), (number, case, outcome)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"data: " + b"[" * LONG + b"\n\n",
@@ -749,7 +749,6 @@ def test_streams_and_bodies_by_chance_are_read_as_they_state() -> None:
         delta("x" * LONG) + whole("", content="x") * (LONG // 64),
         b"".join(event({"type": "content_block_start", "index": n, "content_block": USE}) for n in range(LONG // 64)),
     ],
-    ids=lambda body: body[:24].decode(),
 )
 def test_a_hostile_stream_ends_in_a_reply_or_a_typed_error(body: bytes) -> None:
     for wire in MODELS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 import plait
+from conftest import for_each
 from plait.cli.agent_options import make_agent, make_recorded_agent
 from plait.cli.commands import plait as program
 from plait.config import agent_types, load
@@ -121,7 +123,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("option", FLAGS, ids=name_of)
+@for_each("option", FLAGS)
 def test_an_option_is_on_the_command_line(folder: Path, option: Option) -> None:
     for command in ("run", "chat", "serve", "mcp", "fork"):
         params = {each.name: each for each in program.get_command(None, command).params}  # type: ignore[arg-type, union-attr]
@@ -131,7 +133,7 @@ def test_an_option_is_on_the_command_line(folder: Path, option: Option) -> None:
     assert read(make_agent({**loop, option.parameter: word_for(option)}), option) != read(make_agent(loop), option)
 
 
-@pytest.mark.parametrize("option", KEYS, ids=lambda option: option.file_key)
+@for_each("option", KEYS)
 def test_an_option_is_in_plait_toml_and_in_the_agents_of_a_server(folder: Path, option: Option) -> None:
     value = value_in_file(option)
     loop = "" if option.file_key == "loop" else 'loop = "react"\n'
@@ -182,7 +184,7 @@ def test_the_head_of_a_run_has_an_option_and_a_resume_keeps_it(folder: Path, opt
     assert make_recorded_agent(head, flags, journal=str(folder / "runs.db"), load_tools=True).limits.steps == 7
 
 
-@pytest.mark.parametrize("name", [each.name for each in list_fields(plait.Limits)])
+@for_each("name", [each.name for each in list_fields(plait.Limits)])
 def test_a_resume_keeps_each_limit(folder: Path, name: str) -> None:
     value: Any = plait.CodeLimits(seconds=3) if name == "code" else 1
     settings = record_settings(plait.Agent("react", limits=plait.Limits(**{name: value})))
@@ -195,7 +197,7 @@ def test_a_resume_keeps_each_limit(folder: Path, name: str) -> None:
         assert changed.limits.code == plait.CodeLimits(seconds=3, memory_mb=99)
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
+@for_each("option", OPTIONS)
 def test_an_option_is_on_the_reference_pages(option: Option) -> None:
     assert re.search(rf"\n\|( [^|]*\|)? `{option.name}` \|", TABLES)
     if option.flag:
@@ -204,10 +206,16 @@ def test_an_option_is_on_the_reference_pages(option: Option) -> None:
         assert f"\n| `{flag}` | {key} |" in PAGE
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
-def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
+@cache
+def read_sources() -> dict[Path, str]:
+    """Read the modules that use options, without those that declare them."""
     declared = {SOURCE / "runtime" / name for name in ("agent_fields.py", "limits.py", "options.py")}
-    sources = {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py") if path not in declared}
+    return {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py") if path not in declared}
+
+
+@for_each("option", OPTIONS)
+def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
+    sources = read_sources()
     assert any(re.search(rf"\.{option.name}\b", text) for text in sources.values()), "declared, but not used"
     flag = option.flag.partition(" ")[0]
     by_hand = {

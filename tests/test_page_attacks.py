@@ -46,12 +46,6 @@ class Attacker:
         self._server.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def attacker() -> AsyncIterator[Attacker]:
     listening = Attacker()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.journal.store import Journal
@@ -129,8 +130,8 @@ def test_parallel_child_runs_stay_within_a_budget(
     assert run.status == "stopped" or limits.get("calls") is None
 
 
-@pytest.mark.parametrize("hooks", [[], [Looks()]], ids=["", "hook"])
-@pytest.mark.parametrize("calls", [3, 5, 7])
+@for_each("hooks", [[], [Looks()]])
+@for_each("calls", [3, 5, 7])
 def test_model_calls_that_a_plan_starts_together_stay_within_the_limit(calls: int, hooks: list[Any]) -> None:
     plan = "".join(f"Plan: p\n#E{i} = LLM[q{i}]\n" for i in range(1, 9))
     model = plait.Scripted({"plan": [plan], "work": ["w"], "solve": ["Done."]})

@@ -17,7 +17,7 @@ import pytest
 
 import plait
 from cli_support import Shell
-from conftest import DATA
+from conftest import DATA, for_each
 from models_server import Asked, Server, completion
 from plait.core import Reply, Think, Usage, user
 from plait.core.events import Noted
@@ -178,7 +178,7 @@ def test_the_share_of_cached_tokens_without_tokens_is_absent(tmp_path: Path) -> 
 # --- usage and costs as providers report them
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("usage", "expected"),
     [
         ({"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4}, Usage(9, 2, 4)),
@@ -220,7 +220,7 @@ def test_usage_of_each_dialect(usage: dict[str, Any], expected: Usage) -> None:
 TOKENS = {"prompt_tokens": 9, "completion_tokens": 2}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reported", "usd"),
     [
         ({"cost": 7.79e-05}, 7.79e-05),

@@ -11,6 +11,7 @@ import pytest
 from pydantic import Field
 
 import plait
+from conftest import for_each
 from journal_rows import is_request, is_result
 from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, LoopContext, Task, Think, events
@@ -287,7 +288,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
 # -- the whole question
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "question", "is_it"),
     [
         (QUESTION, QUESTION, True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import plait
+from conftest import for_each
 from plait.loops.json.format import JsonTurn
 from plait.toolkits.questions import ask_user
 
@@ -25,7 +26,7 @@ def run(loop: plait.Loop, *replies: str) -> plait.Run:
 
 
 @each_loop
-@pytest.mark.parametrize(
+@for_each(
     "text", ["hi there", "Hello! How may I help you?", "The capital of France is Paris.", "The first one costs $5."]
 )
 def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Loop, text: str) -> None:
@@ -35,7 +36,7 @@ def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Loop
 
 
 @each_loop
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "I will look that up.", "Let me check this for you.", "First, one needs the country.", "capital France",

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.plan_text import read_plan, read_plan_file, with_llm, write_plan
@@ -221,7 +221,7 @@ def test_a_hundred_steps_that_all_need_each_other_are_drawn_in_time() -> None:
     assert len(as_text(Plan(tuple(steps))).split("\n")) == 101
 
 
-@pytest.mark.parametrize(
+@for_each(
     "plan",
     [
         Plan((step("E1", "E2"), step("E2", "E1"))),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import profile_matrix
+from conftest import for_each
 from loop_scripts import LOOPS, QUESTION
 from models_server import Asked, Server
 from profile_chat_server import ChatServer
@@ -88,7 +89,7 @@ CHANGES: list[tuple[str, Callable[[Body], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize("name, change, said", CHANGES)
+@for_each("name, change, said", CHANGES)
 async def test_an_endpoint_refuses_what_its_provider_refuses(
     name: str, change: Callable[[Body], None], said: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import plait
 from cli_support import action, final
+from conftest import for_each
 from plait.toolkits import calculator
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ def test_the_parts_of_the_campaign_exist() -> None:
 # -- attacks on promises that have no page of their own
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "__import__('os').system('touch broken')",

@@ -7,9 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import plait
+from conftest import for_each
 from journal_rows import is_request
 from plait import loops
 
@@ -26,7 +25,7 @@ def look(at: str) -> str:
     return at
 
 
-@pytest.mark.parametrize("loop", loops.names())
+@for_each("loop", loops.names())
 def test_an_empty_system_prompt_sends_no_message(loop: str) -> None:
     model = plait.Scripted(["Final Answer: x"] * 9, by_turn=False)
     run = plait.Agent(loop, model=model, tools=[look], system="", journal=False).run("What is there?")

@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from conftest import DATA, data_file
+from conftest import DATA, data_file, for_each
 from plait.core import Think, ToolSpec, user
 from plait.core.errors import (
     AuthenticationError,
@@ -198,7 +196,7 @@ def read_error(provider: str, status: int, body: Any, **options: Any) -> ModelEr
     return failure(status, raw, model.target, asked=asked.body, path=asked.path, headers=headers)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("provider", "status", "body", "kind", "held"), CASES)
+@for_each(("provider", "status", "body", "kind", "held"), CASES)
 def test_each_error_of_a_provider_is_the_typed_error_with_a_hint(
     provider: str, status: int, body: Any, kind: type[ModelError], held: str
 ) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import plait
-from conftest import data_file
+from conftest import data_file, for_each
 from docs_support import ROOT
 from plait.core import File, Message, Think, ToolSpec, user
 from plait.core.errors import ConfigError, PlaitError
@@ -119,7 +119,7 @@ def test_the_tables_have_every_host_and_every_family() -> None:
     assert [row["row"] for row in ROWS] == [family.name for family in FAMILIES]
 
 
-@pytest.mark.parametrize("row", ACCESS, ids=lambda row: row["row"])
+@for_each("row", ACCESS)
 def test_a_host_is_at_its_address_with_its_key(row: Row) -> None:
     check_access(row)
 
@@ -142,7 +142,7 @@ def check_access(row: Row) -> None:
             resolve(spec, env={})
 
 
-@pytest.mark.parametrize("row", REQUESTS, ids=lambda row: row["row"])
+@for_each("row", REQUESTS)
 def test_a_request_to_a_host_is_what_its_cells_say(row: Row) -> None:
     check_request(row)
 
@@ -182,7 +182,7 @@ def check_thinking(spec: str, cell: str, setting: str, value: Any) -> None:
 # -- families
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["row"])
+@for_each("row", ROWS)
 def test_a_request_to_a_model_of_a_family_leaves_out_what_its_cells_say(row: Row) -> None:
     check_family(row)
 
@@ -240,14 +240,13 @@ def yes(value: bool) -> str:
 # -- the tests themselves
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("check", "row"),
     [
         *[(check_access, row) for row in ACCESS],
         *[(check_request, row) for row in REQUESTS],
         *[(check_family, row) for row in ROWS],
     ],
-    ids=lambda each: each["row"] if isinstance(each, dict) else each.__name__,
 )
 def test_every_wrong_cell_is_found(check: Callable[[Row], None], row: Row) -> None:
     for column, cell in row.items():

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import plait
-from conftest import LONG
+from conftest import LONG, for_each
 from models_server import completion, delta, event, whole_stream
 from plait.core import Reply, Think, Usage, user
 from plait.core.reasoning import MARKERS, drop_reasoning, split_unopened
@@ -87,7 +87,7 @@ def read(text: str, size: int = 0, **options: Any) -> tuple[str, str]:
     return found, made.reasoning
 
 
-@pytest.mark.parametrize("text", MARKED.values(), ids=MARKED)
+@for_each("text", MARKED.values())
 def test_marked_reasoning_is_no_part_of_the_text(text: str) -> None:
     bodies = [json.dumps(completion(text)).encode(), whole_stream(text), whole_stream(*text)]
     for body in bodies:
@@ -117,7 +117,7 @@ def test_text_about_the_markers_stays(text: str, journal: Path) -> None:
     assert plait.Agent("react", model=Scripted([f"Thought: Fine.\nFinal Answer: {text}"])).run("?").answer == text
 
 
-@pytest.mark.parametrize("markers", [each for each in MARKERS if not each.is_answer], ids=lambda each: each.families)
+@for_each("markers", [each for each in MARKERS if not each.is_answer])
 def test_reasoning_that_never_ends_is_no_answer(markers: Any) -> None:
     for opens in markers.opens:
         text = f"{opens}\nFinal Answer: 5"
@@ -141,9 +141,7 @@ def test_markers_are_read_the_same_in_any_pieces(text: str, prefill: str, stop: 
     assert (pieces.reasoning, pieces.cut) == (whole.reasoning, whole.cut)
 
 
-@pytest.mark.parametrize(
-    "unit", ["<think>", "<think>a</think>", "\n</think>", "```\n[THINK]", "</think> ", " ", "<|end|>"]
-)
+@for_each("unit", ["<think>", "<think>a</think>", "\n</think>", "```\n[THINK]", "</think> ", " ", "<|end|>"])
 def test_long_texts_of_markers_are_read(unit: str) -> None:
     text = unit * (LONG // len(unit))
     read(text, 97)
@@ -224,7 +222,7 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@for_each("name", STREAMS)
 def test_every_wire_says_that_only_reasoning_came(name: str) -> None:
     model = ChatModel(spec="t:m", name="m", endpoint="http://h/v1", wire=name.partition(",")[0])
     reply = model.decode(Response(200, STREAMS[name]), CONSTRAINED)

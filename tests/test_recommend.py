@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, for_each
 from plait import loops
 from plait.core.errors import ConfigError
 from plait.journal.results import Results as Comparisons
@@ -81,15 +81,15 @@ def tail(k: int, n: int, x: float, pieces: int = 20_000) -> float:
     return (density(x) + inner + density(1.0)) * step / 3
 
 
-@pytest.mark.parametrize("x", [0.0, 0.01, 0.3, 0.5, 0.8, 0.99, 1.0])
-@pytest.mark.parametrize("n", [0, 1, 7, 40])
+@for_each("x", [0.0, 0.01, 0.3, 0.5, 0.8, 0.99, 1.0])
+@for_each("n", [0, 1, 7, 40])
 def test_all_right_none_right_and_nothing_seen_have_closed_forms(n: int, x: float) -> None:
     assert probability_of_share(n, n, x) == pytest.approx(1 - x ** (n + 1), abs=1e-13)
     assert probability_of_share(0, n, x) == pytest.approx((1 - x) ** (n + 1), abs=1e-13)
 
 
-@pytest.mark.parametrize(("k", "n"), [(27, 32), (1, 3), (5, 10), (70, 100), (299, 300), (10, 500)])
-@pytest.mark.parametrize("x", [0.02, 0.5, 0.8, 0.95])
+@for_each(("k", "n"), [(27, 32), (1, 3), (5, 10), (70, 100), (299, 300), (10, 500)])
+@for_each("x", [0.02, 0.5, 0.8, 0.95])
 def test_it_is_the_integral_of_the_beta_distribution(k: int, n: int, x: float) -> None:
     assert probability_of_share(k, n, x) == pytest.approx(tail(k, n, x), abs=1e-9)
 
@@ -174,7 +174,7 @@ def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_
     assert "A price that is not known meets no budget: react with local." in str(recommendation)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("demand", "met"),
     [
         ({"usd": 0.001}, True),
@@ -261,7 +261,7 @@ def test_the_words_are_those_of_the_numbers() -> None:
     assert second.startswith("This is thin evidence: 32 tasks. About ") and "95 % sure" in second
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "said"),
     [
         (0.0, "0"),
@@ -488,7 +488,7 @@ def test_every_loop_is_read_back_from_its_word() -> None:
         assert loops.word_of(loops.loop_from(f" {name}() ")) == name
 
 
-@pytest.mark.parametrize("word", ["", "re act", "react(", "react(dialect)", "(x=1)", "react(dialect=lines"])
+@for_each("word", ["", "re act", "react(", "react(dialect)", "(x=1)", "react(dialect=lines"])
 def test_a_word_that_is_none_is_refused(word: str) -> None:
     with pytest.raises(ConfigError):
         loops.loop_from(word)

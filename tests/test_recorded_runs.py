@@ -14,6 +14,7 @@ import pytest
 
 import plait as library
 from cli_support import Shell, action, final
+from conftest import for_each
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.journal.run_query import make_query
 from plait.models.prices import Rate
@@ -67,7 +68,7 @@ def test_runs_are_listed_filtered_and_loaded(journal: Path) -> None:
         runs.load("none")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"users": "x"},

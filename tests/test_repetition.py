@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from conftest import CAMPAIGN, DATA, data_file
+from conftest import CAMPAIGN, DATA, data_file, for_each
 from episodes import fever, hotpotqa
 from plait.models.wires.repetition import LONG, CircleCut
 from recorded_wires import decoded, model_of, recorded
@@ -151,7 +151,7 @@ def in_pieces(text: str, cut: CircleCut) -> str:
 KINDS = {"text": {}, "reasoning": {"lengths": (LONG,)}, "input": {"lengths": (LONG,), "may_be_data": True}}
 
 
-@pytest.mark.parametrize("what", GOOD)
+@for_each("what", GOOD)
 def test_a_long_text_in_which_each_line_says_something_is_not_cut(what: str) -> None:
     R.seed(what)
     text = long_text(GOOD[what], LENGTH)
@@ -160,7 +160,7 @@ def test_a_long_text_in_which_each_line_says_something_is_not_cut(what: str) -> 
         assert cut.feed(text) == text and not cut.found
 
 
-@pytest.mark.parametrize("what", ENDLESS)
+@for_each("what", ENDLESS)
 def test_a_text_that_never_ends_is_cut_within_1000_tokens(what: str) -> None:
     R.seed(what)
     begin = "This is how it begins, which is not yet a repetition of anything. " * 2

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, Reply, Think
 from plait.core.replies import Finish
 from plait.models.config import ModelConfig
@@ -66,7 +67,7 @@ def test_a_reply_that_was_cut_at_a_limit_says_both() -> None:
     assert run.outcome.limit == "calls" and "repeated itself" in str(run.reason)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("loop", LAST)
+@for_each("loop", LAST)
 def test_an_answer_with_the_reserved_call_is_kept_when_it_was_cut(loop: str) -> None:
     """No call is left for the rest of it."""
     text = {"json": LAST["json"][1], "compiler": LAST["compiler"][1]}.get(loop, "There are 42")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import for_each
 from plait.core import Call, ToolSpec
 from plait.loops.format import Unreadable
 from plait.loops.json.format import JsonTurn
@@ -101,8 +102,8 @@ INVENTED = [
 ]
 
 
-@pytest.mark.parametrize("behind", INVENTED, ids=["alone", "result", "tool response", "output"])
-@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
+@for_each("behind", INVENTED)
+@for_each("text", CALLS.values())
 def test_tool_calling_reads_a_call_in_every_notation_and_never_takes_it_for_the_answer(text: str, behind: str) -> None:
     for before in ("", "I look it up.\n\n"):
         turn = NATIVE.read(before + text + behind, tools=TOOLS)
@@ -121,12 +122,12 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize("text", SEVERAL)
+@for_each("text", SEVERAL)
 def test_tool_calling_reads_all_calls_of_a_turn(text: str) -> None:
     assert NATIVE.read(text, tools=TOOLS).calls == (WEATHER, Call("forecast", {"city": "Lyon", "days": 2}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         'get_weather(city="Paris',
@@ -142,7 +143,7 @@ def test_tool_calling_refuses_a_call_that_can_not_be_read_and_never_answers_with
         NATIVE.read(text, tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         '{"name": "get_weather", "description": "Tells.", "parameters": {"type": "object", "properties": {}}}',
@@ -176,8 +177,8 @@ def test_an_argument_that_looks_like_a_call_is_a_part_of_the_input() -> None:
 TEXTS = [react_format(name) for name in ("blob", "lines", "numbered")]
 
 
-@pytest.mark.parametrize("behind", INVENTED, ids=["alone", "result", "tool response", "output"])
-@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
+@for_each("behind", INVENTED)
+@for_each("text", CALLS.values())
 def test_react_reads_a_call_in_every_notation_and_never_an_invented_result(text: str, behind: str) -> None:
     for form in TEXTS:
         turn = form.read(f"Thought: I look it up.\n{text}{behind}", 1, TOOLS)
@@ -185,10 +186,8 @@ def test_react_reads_a_call_in_every_notation_and_never_an_invented_result(text:
         assert turn.call.input in (PARIS, "Paris"), form.name
 
 
-@pytest.mark.parametrize(
-    "behind", ["", "\nResult: 22\n" + '{"thought": "t", "tool": "final_answer", "tool_input": "22"}']
-)
-@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
+@for_each("behind", ["", "\nResult: 22\n" + '{"thought": "t", "tool": "final_answer", "tool_input": "22"}'])
+@for_each("text", CALLS.values())
 def test_json_reads_a_call_in_every_notation_and_never_an_invented_result(text: str, behind: str) -> None:
     turn = JsonTurn().read(text + behind, 1, TOOLS)
     assert turn.call == WEATHER
@@ -278,7 +277,7 @@ ACTIONS = {
 }
 
 
-@pytest.mark.parametrize("text", ACTIONS.values(), ids=ACTIONS.keys())
+@for_each("text", ACTIONS.values())
 def test_react_reads_an_action_in_every_usual_spelling(text: str) -> None:
     for form in TEXTS:
         turn = form.read(text, 1, TOOLS)
@@ -292,7 +291,7 @@ NO_INPUT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", NO_INPUT)
+@for_each("text", NO_INPUT)
 def test_an_action_without_input_calls_the_tool(text: str) -> None:
     for form in TEXTS:
         turn = form.read(f"Thought: I look.\nAction: {text}", 1, TOOLS)
@@ -336,14 +335,14 @@ ANSWERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "answer"), ANSWERS.values(), ids=ANSWERS.keys())
+@for_each(("text", "answer"), ANSWERS.values())
 def test_react_reads_an_answer_in_every_usual_spelling(text: str, answer: str) -> None:
     for form in TEXTS:
         turn = form.read(text, 1, TOOLS)
         assert (turn.answered, turn.answer, turn.call) == (True, answer, None), form.name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "hi there", "I will look that up", "I need the search tool.", "<think>Final Answer: 5",
@@ -356,7 +355,7 @@ def test_react_does_not_guess(text: str) -> None:
             form.read(text, 1, TOOLS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         '{"thought": "t", "final_answer": "42"}', '{"name": "final_answer", "arguments": {"answer": "42"}}',

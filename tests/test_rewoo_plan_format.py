@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LONG, examples
+from conftest import LONG, examples, for_each, some_of
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
 from plait.loops.plan_scan import HEAD, lines_of
@@ -66,7 +67,7 @@ def test_a_plan_in_its_canonical_form_is_read_with_no_remark() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("Plan 1: a\n#E1 = Search[x]\nPlan 2: b\n#E2 = Search[y]", ["x", "y"]),
@@ -90,7 +91,7 @@ def test_the_ways_in_which_models_write_a_step(text: str, expected: list[Any]) -
     assert [id for id, _, _ in calls(text)] == [f"E{n}" for n in range(1, len(expected) + 1)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         "one\ntwo [2]\nthree",
@@ -170,7 +171,7 @@ def test_an_input_is_kept_as_it_was_written_until_it_is_changed() -> None:
 # ---- refusing
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("", "Your reply is empty"),
@@ -213,7 +214,7 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
     assert kept == Plan((Step("E1", "Search", "x"), Step("E2", "LLM", "#E1", "", ("E1",))), {"E1": "known"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("Search for it.\n#E1 = Search[x]", "would not count: 14 characters before the plan"),
@@ -492,9 +493,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize(
-    "head", ["", "Plan: x\n#E1 = Search[", "#E1 = weather[city=", '#E1 = weather["', '{"steps": [']
+@for_each(
+    ("head", "unit"),
+    some_of(
+        product(
+            ["", "Plan: x\n#E1 = Search[", "#E1 = weather[city=", '#E1 = weather["', '{"steps": ['], HOSTILE.values()
+        )
+    ),
 )
 def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     """A long text is read, escaped and split within two seconds of CPU (an eighth of a megabyte takes a fifth)."""
@@ -512,7 +517,7 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     assert time.process_time() - began < 2.0, unit
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Plan: a\n#E1 = Search[Lyon], Search[Nice]",

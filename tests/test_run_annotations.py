@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 
@@ -100,7 +101,7 @@ LOOP: dict[str, Any] = {}
 LOOP["loop"] = LOOP
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"user": 7},

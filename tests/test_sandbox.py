@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from conftest import for_each
 from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
@@ -119,7 +120,7 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@for_each("value", VALUES)
 async def test_a_value_goes_in_and_comes_out_as_it_was(session: SandboxSession, value: Any) -> None:
     await session.run("x = get()\ntake(x, [x], k={'in': x})", NOW)
     turn = await session.go_on([Result(value)])

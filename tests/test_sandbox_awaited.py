@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from conftest import for_each
 from plait.sandbox.awaited import awaited_calls
 
 CODES = {
@@ -36,7 +35,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
+@for_each("code", CODES.values())
 def test_a_call_is_awaited_where_its_value_gets_to_an_await(code: str) -> None:
     lines = code.encode().splitlines()
     names = {lines[line - 1][column:].split(b"(")[0].decode() for line, column in awaited_calls(code)}

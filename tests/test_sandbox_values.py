@@ -24,6 +24,7 @@ import numpy
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, CodeLimits, Reply
 from plait.core.events import Executed
 from plait.sandbox import Result, Settings, process_child
@@ -62,7 +63,7 @@ def same(one: Any, other: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@for_each("value", VALUES)
 def test_a_value_that_is_written_down_is_read_back_as_it_was(value: Any) -> None:
     packed = pack(value, lambda _: None)
     assert same(unpack(plait_json(packed), lambda _: None), value)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import Call, Reply
 from plait.core.errors import ConfigError
 
@@ -107,7 +108,7 @@ def test_replies_and_texts_stay_as_they_are() -> None:
     assert run("react", ["Final Answer: {}"]).answer == "{}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reply", "words"),
     [
         ({}, "is empty"),

@@ -11,6 +11,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from conftest import CAMPAIGN, for_each
 from plait.core.errors import ConfigError, ModelMissing, PlaitError
 from plait.search import Embedder, Index, load_embedder
 from plait.search.minilm import TOKENS, LocalEmbedder, find_weights
@@ -118,7 +119,7 @@ def test_any_thread_may_embed_and_the_model_is_loaded_once(local: Embedder) -> N
 
 
 def test_many_threads_compute_the_same(local: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"{'word ' * (n % 40)}{n}" for n in range(80)]
+    texts = [f"{'word ' * (n % 40)}{n}" for n in range(0, 80, 1 if CAMPAIGN else 3)]
     monkeypatch.setenv("PLAIT_THREADS", "1")
     one = local.embed(texts)
     monkeypatch.setenv("PLAIT_THREADS", "3")
@@ -128,7 +129,7 @@ def test_many_threads_compute_the_same(local: Embedder, monkeypatch: pytest.Monk
 def test_a_fork_may_embed_with_the_model_that_its_parent_loaded() -> None:
     code = (
         "import os\nfrom plait.search import load_embedder\nlocal = load_embedder()\n"
-        "texts = [f'text {n}' for n in range(300)]\nbefore = local.embed(texts)\nchild = os.fork()\n"
+        "texts = [f'text {n}' for n in range(60)]\nbefore = local.embed(texts)\nchild = os.fork()\n"
         "same = abs(local.embed(texts) - before).max() < 1e-5\n"
         "if child == 0: os._exit(0 if same else 1)\n"
         "assert same and os.waitpid(child, 0)[1] == 0"
@@ -195,7 +196,7 @@ def test_an_own_function_serves() -> None:
     assert Index(own).add(["long", "short"], ["x" * 50, ""]).search("y" * 40, 1)[0].id == "long"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "said"),
     [
         ([[1.0, 2.0]], "returned 1 x 2 for 2 texts"),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import for_each
 from plait.core.errors import (
     AuthenticationError,
     BadRequest,
@@ -159,7 +160,7 @@ def row(index: object, embedding: object) -> dict[str, object]:
     return {"index": index, "embedding": embedding}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"<html>Welcome</html>",

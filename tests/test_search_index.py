@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import data_file, only_in_campaign
+from conftest import data_file, for_each, only_in_campaign
 from plait.core.errors import ConfigError
 from plait.search import Hit, Index, load_embedder
 from plait.search.index import PASSAGE, PASSAGES, split_passages
@@ -176,7 +176,7 @@ def test_threads_may_search_while_texts_are_added() -> None:
 # --- words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("getWeather2Day", ["getweather2day", "get", "weather", "2", "day"]),

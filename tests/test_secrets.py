@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import plait
+from conftest import for_each
 from models_server import Asked, Server
 from plait.core import events as ev
 from plait.core.secrets import Scrubber, StreamScrubber
@@ -107,8 +108,8 @@ def escape_some(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("outer", [str, json.dumps, escape_some])
-@pytest.mark.parametrize("inner", [json.dumps, escape_some, escape_all])
+@for_each("outer", [str, json.dumps, escape_some])
+@for_each("inner", [json.dumps, escape_some, escape_all])
 def test_a_key_is_found_however_json_escapes_it(inner: Callable[[str], str], outer: Callable[[str], str]) -> None:
     body = outer('{"error":' + inner(f"bad key {ODD_KEY}!") + "}")
     scrubbed = json.loads(Scrubber([ODD_KEY])(body.encode()))

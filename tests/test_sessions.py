@@ -261,12 +261,11 @@ def test_a_tool_of_the_same_name_is_told_of(journal: Path) -> None:
 
 
 def test_all_that_was_said_is_found_with_number_and_date_in_order(journal: Path) -> None:
-    for i in range(9):
-        say(journal, f"What is {i} times {i}?", f"It is {i * i}.")
-    say(journal, "My sister's dog is a poodle called Bruno.", "Noted.")
-    for i in range(9):
-        say(journal, f"What is {i} plus {i}?", f"It is {i + i}.")
-    say(journal, "Bruno the poodle is ill today.", "Poor dog.")
+    turns = [(f"What is {i} times {i}?", f"It is {i * i}.") for i in range(9)]
+    turns.append(("My sister's dog is a poodle called Bruno.", "Noted."))
+    turns += [(f"What is {i} plus {i}?", f"It is {i + i}.") for i in range(9)]
+    turns.append(("Bruno the poodle is ill today.", "Poor dog."))
+    asyncio.run(talk(Journal(journal), turns))
     asked = agent([action("chat_history", "Bruno the poodle"), final("ill")], journal, history=HIDDEN)
     run = asked.run("How is he?", session="trip")
     (text,) = observed(run)
@@ -390,11 +389,10 @@ def test_an_embedder_that_fails_leaves_the_words(journal: Path) -> None:
 
 
 def test_what_was_asked_over_and_over_leaves_room_for_what_was_said_once(journal: Path) -> None:
-    for i in range(30):
-        say(journal, f"What is the weather in the town where I live, number {i}?", "Grey.")
-    say(journal, "I live in Lyon, the town of two rivers.", "Noted.")
-    for i in range(30):
-        say(journal, f"What is the weather in the town where I live, day {i}?", "Grey again.")
+    turns = [(f"What is the weather in the town where I live, number {i}?", "Grey.") for i in range(30)]
+    turns.append(("I live in Lyon, the town of two rivers.", "Noted."))
+    turns += [(f"What is the weather in the town where I live, day {i}?", "Grey again.") for i in range(30)]
+    asyncio.run(talk(Journal(journal), turns))
     run = agent(
         [action("chat_history", "the town where I live"), final("Lyon")], journal, tools=["calculator"], history=HIDDEN
     ).run("q", session="trip")

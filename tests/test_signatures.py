@@ -15,6 +15,7 @@ import pytest
 from pydantic import Field
 
 import plait
+from conftest import for_each
 from plait.core.events import Observed
 from plait.tools.docstrings import read_docstring
 
@@ -202,7 +203,7 @@ DECORATED: dict[str, tuple[Any, list[str], Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", DECORATED)
+@for_each("case", DECORATED)
 def test_the_model_sees_the_parameters_that_the_call_takes(case: str) -> None:
     function, names, given, result = DECORATED[case]
     each = plait.tool(name="tried", read_only=True)(function)
@@ -232,7 +233,7 @@ def tenant(status: str, user: int = 0, token: str = "", **more: str) -> str:
     return f"{status} {user} {len(token)} {sorted(more)}"
 
 
-@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "codeact", "rewoo", "phased", "compiler"])
+@for_each("loop", ["react", "json", "tool_calling", "codeact", "rewoo", "phased", "compiler"])
 def test_a_bound_secret_is_nowhere_in_what_the_model_reads(loop: str) -> None:
     bound = functools.partial(tenant, user=7, token=SECRET)
     agent = plait.Agent(loop, model=plait.Scripted(["no"] * 9, by_turn=False), tools=[bound], journal=False)
@@ -349,7 +350,7 @@ def test_docstrings_of_other_styles() -> None:
     assert read_docstring(BULLETS).parameters == {"a": "Both.", "b": "Both.", "c": "More."}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Sends @everyone a text: now.",

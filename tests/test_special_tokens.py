@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import is_request
 from plait.core import Think
 from plait.core.errors import ConfigError
@@ -90,7 +91,7 @@ def test_a_file_that_is_no_model_has_none(tmp_path: Path, cut: int) -> None:
     assert tokens_of_file(tmp_path / "none.gguf") == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "token"),
     [
         ("qwen2.5:7b", "<|im_end|>"),

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import pickle
-import subprocess
 import sys
 import time
 from datetime import datetime
@@ -18,6 +17,8 @@ import pytest
 
 import plait
 from cli_support import Shell
+from conftest import for_each
+from fork_server import Child, start_forked
 from plait.core import Reply, Usage
 from plait.core.errors import ConfigError, ServerFailed
 from plait.journal.records import NoteRecord
@@ -61,11 +62,11 @@ def counters(journal: str) -> dict[str, SpendCounter]:
     return {" ".join(str(each) for each in json.loads(it.name)[3:] if each is not None): it for it in found}
 
 
-def run_script(journal: str, *words: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(SCRIPT), journal, *map(str, words)]
-    return subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.DEVNULL
-    )
+def run_script(journal: str, *words: object) -> Child:
+    with open(os.devnull, "r+b") as nothing:
+        streams = {"stdin": nothing.fileno(), "stdout": nothing.fileno(), "stderr": 2}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return start_forked([SCRIPT, journal, *map(str, words)], env=env, **streams)
 
 
 # -- no limit is passed
@@ -395,7 +396,7 @@ def test_at_midnight_a_new_day_begins_and_a_request_under_way_belongs_to_the_old
 # -- what is said
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     ["", "usd", "usd=x", "usd=-1", "per=day", "usd=1,per=week", "usd=1,zone=Mars/Base", "usd=1,zone=../etc", "usd=nan",
      "usd=1,a=b", 7, "usd=1,zone="],

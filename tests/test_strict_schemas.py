@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
+from conftest import for_each
 from models_server import Asked, Server, event
 from plait.core import Think, ToolSpec, user
 from plait.core.json_schema import drop_nulls
@@ -61,7 +62,7 @@ def test_openais_subset_requires_all_properties_and_allows_null_for_the_optional
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         {"type": "object"},

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import LONG, for_each
 from patience import cpu_seconds
 from plait.core.arguments import (
     InvalidArguments,
@@ -51,7 +52,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), READ)
+@for_each(("text", "value"), READ)
 def test_an_input_is_read_in_every_usual_spelling(text: str, value: Any) -> None:
     assert read_input(text, TWO).value == value
 
@@ -72,15 +73,15 @@ BEHIND = [
 ]
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("start", [WHOLE, f"```json\n{WHOLE}\n```"])
+@for_each("behind", BEHIND)
+@for_each("start", [WHOLE, f"```json\n{WHOLE}\n```"])
 def test_whatever_follows_a_json_input_is_cut_off_and_said(start: str, behind: str) -> None:
     read = read_input(start + behind, TWO)
     assert read.value == LYON
     assert read.cut or read.repairs
 
 
-@pytest.mark.parametrize(
+@for_each(
     "label",
     [
         "Result:", "Results:", "RESULT:", "**Result:**", "Output:", "Tool output:", "Search results:", "Response:",
@@ -94,7 +95,7 @@ def test_an_invented_result_is_never_part_of_an_input_whatever_its_label(label: 
         assert (read.value, "22" in read.cut) == ("Lyon", True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         '"The Hobbit" author', "[1] and [2]", "[draft] Hello", "it's", "{x} is a set", "'60s music", "07001", "null",
@@ -124,7 +125,7 @@ def test_plain_text_is_read_as_it_stands_whatever_the_tool_takes(text: str) -> N
             assert (read.value, read.repairs, read.cut) == (text, (), "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "value"),
     [
         ('"Lyon", 2', LYON), ('"Lyon", days=2', LYON), ("days=2, city='Lyon'", LYON), (f"{WHOLE}", LYON),
@@ -149,9 +150,7 @@ def test_a_list_for_a_tool_with_one_parameter_is_several_calls() -> None:
         assert separate_inputs(value, parameters) == [value]
 
 
-@pytest.mark.parametrize(
-    "value", [None, "", [], {}, [""], ["None"], [None], "null", "N/A", ["none", None], {"input": ""}]
-)
+@for_each("value", [None, "", [], {}, [""], ["None"], [None], "null", "N/A", ["none", None], {"input": ""}])
 def test_what_stands_for_no_input_is_none_for_a_tool_without_parameters(value: Any) -> None:
     @tool
     def today() -> None: ...
@@ -184,7 +183,7 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_long_hostile_input_is_read_in_linear_time(unit: str) -> None:
-    text = unit * (60_000 // len(unit))
+    text = unit * (LONG // len(unit))
 
     def read_all() -> None:
         for parameters in (TEXT, TWO):
@@ -193,7 +192,8 @@ def test_a_long_hostile_input_is_read_in_linear_time(unit: str) -> None:
                     read(text, parameters)
             end_of_arguments(text, 0)
 
-    assert cpu_seconds(read_all, 2.0) < 2.0
+    most = LONG / 30_000  # seconds of CPU
+    assert cpu_seconds(read_all, most) < most
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from plait.core import LoopContext, Reply, Think, ToolSpec
 from plait.core.errors import ConfigError
 from plait.core.text import clean
@@ -37,7 +38,7 @@ def tool_of(name: str = "find", description: str = "Finds it.") -> plait.Tool:
     return plait.tool(name=name, description=description)(function)
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@for_each("loop", LOOPS)
 def test_a_description_reaches_no_prompt_with_labels_tokens_or_unseen_characters(loop: str) -> None:
     asked: list[Think] = []
     ends: Callable[[Think], Reply | str] = lambda think: (asked.append(think), "z")[1]  # noqa: E731
@@ -98,7 +99,7 @@ def test_a_parameter_whose_name_no_prompt_can_hold_is_left_out() -> None:
 # -- reserved names
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("loop", "name"),
     [
         ("react", "final_answer"),

@@ -11,6 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from patience import cpu_seconds
 from plait.core.errors import ConfigError
 from plait.toolkits import download, fetch, html_text, web_page
@@ -77,7 +78,7 @@ async def test_a_long_page_is_read_on_by_characters() -> None:
         assert "there is no character 90,000" in await refusal(toolkit, "fetch", url=there.address + "/", start=90_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "body", "shown"),
     [
         ("text/plain", "<b>plain</b>", "<b>plain</b>"),
@@ -100,7 +101,7 @@ async def test_another_type_is_named(kind: str) -> None:
     assert f"is of the type {kind}. Only HTML, plain text, Markdown and JSON are read." in said
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "encoding", "head"),
     [
         ("text/html; charset=iso-8859-1", "latin-1", ""),
@@ -140,9 +141,7 @@ async def test_what_is_no_page_is_an_error() -> None:
         assert "not a web address" in await refusal(fetch(), "fetch", url=url)
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]"]
-)
+@for_each("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]"])
 async def test_no_private_address_is_asked(host: str) -> None:
     async with site({"/": html("secret")}) as there:
         port = there.address.rpartition(":")[2]
@@ -203,7 +202,7 @@ def test_the_word_takes_hosts(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
 # --- HTML
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("page", "text"),
     [
         ("<nav>menu<p>text", "menu\n\ntext"),  # a menu that never ends is no menu

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 import plait
+from conftest import for_each
 from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
@@ -40,7 +41,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("word", "names"), NAMES.items(), ids=list(NAMES))
+@for_each(("word", "names"), NAMES.items())
 def test_a_word_loads_its_tools(word: str, names: list[str]) -> None:
     found = load(word)
     assert [tool.name for tool in found] == names

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from patience import patience
 from plait.core.artifacts import Artifact
 from plait.core.errors import ToolError
@@ -56,7 +57,7 @@ def test_a_table_says_its_columns_their_types_and_its_length() -> None:
     assert "\n" not in Table(["a\nb"], []).about()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given_cells", "type"),
     [
         ([1, None], "int"),
@@ -75,7 +76,7 @@ def test_a_columns_type_is_the_narrowest_that_fits(given_cells: list[Any], type:
     assert Table(["x"], [(cell,) for cell in given_cells]).columns == (Column("x", type),)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "rows"),
     [
         (["a", "A"], []),
@@ -128,7 +129,7 @@ def test_a_table_written_down_is_the_same_again(table: Table) -> None:
     assert again.about() == table.about()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"",
@@ -151,9 +152,7 @@ def test_numbers_that_json_has_not_become_nothing() -> None:
 # --- what is asked
 
 
-@pytest.mark.parametrize(
-    "name", ["stock_prices", "table", "df", "TABLE", '"my prices"', "main.prices", "Order", "[a b]"]
-)
+@for_each("name", ["stock_prices", "table", "df", "TABLE", '"my prices"', "main.prices", "Order", "[a b]"])
 def test_the_table_is_found_by_whatever_name(name: str) -> None:
     assert cells(f"SELECT count(*) FROM {name}") == (60,)
 
@@ -204,7 +203,7 @@ def test_what_a_query_does_not_change_comes_back_as_it_was() -> None:
 # --- dates
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("condition", "count"),
     [
         ("timestamp = '2023-04-07'", 1),
@@ -312,7 +311,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@for_each("sql", REFUSED)
 def test_nothing_but_reading_the_table_is_allowed(sql: str, tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     assert failure(sql.format(file=file, folder=tmp_path))
@@ -383,7 +382,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("sql", LARGE)
+@for_each("sql", LARGE)
 def test_no_single_step_takes_long_or_grows_without_bound(sql: str) -> None:
     began = time.monotonic()
     try:
@@ -399,7 +398,7 @@ def test_too_many_rows_are_told_and_not_cut() -> None:
     assert "more than 10 rows" in failure("SELECT close FROM a", max_rows=10)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "said"),
     [
         ("SELECT week FROM t", "no such column: week. The table's columns: timestamp: date"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import plait
 from cli_support import action
+from conftest import for_each
 from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
 from plait.toolkits.web_search import pick_answer, pick_published
@@ -159,7 +160,7 @@ GRAPH = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("result", "answer"),
     [
         ({"answer_box": {"type": "organic_result", "answer": "42 years"}, "organic_results": ORGANIC}, "42 years"),

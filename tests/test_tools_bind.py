@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from plait.core.errors import BadInput
 from plait.tools import Tool, tool
 
@@ -67,7 +68,7 @@ def maybe(x: int | None) -> None: ...
 def mixed(x: int | str, unit: Literal["km", "mile"] = "km", on: bool = False) -> None: ...
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "value", "arguments"),
     [
         (one, "Lyon", {"city": "Lyon"}),
@@ -122,7 +123,7 @@ def test_input_that_has_one_sensible_reading_is_read(made: Tool, value: Any, arg
     assert {k: type(v) for k, v in kwargs.items()} == {k: type(v) for k, v in arguments.items()}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "value", "said"),
     [
         (one, None, "city is missing"),

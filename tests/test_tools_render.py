@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from plait.tools import render
 
 
@@ -51,7 +52,7 @@ class Silent:
 Pair = namedtuple("Pair", "left right")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text", "json"),
     [
         ("as it\nis", "as it\nis", "as it\nis"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, final
+from conftest import for_each
 from plait import config
 from plait.core.errors import ConfigError
 from plait.models.config import EndpointConfig
@@ -275,7 +276,7 @@ ELSEWHERE = (
 )
 
 
-@pytest.mark.parametrize("address", ELSEWHERE)
+@for_each("address", ELSEWHERE)
 def test_an_address_that_only_looks_like_this_machine_needs_trust(address: str) -> None:
     assert f"send requests for mine to {address}" in [
         *risks({"endpoints": {"mine": {"base_url": address}}}, {}, Path())

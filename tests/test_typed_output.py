@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 import plait
+from conftest import for_each
 from models_server import Asked, Server, completion, delta, whole_stream
 from plait.core import Answered, LoopContext, LoopRun, OneKind, Task, system, think, user
 from plait.core import Reply as ModelReply
@@ -64,7 +65,7 @@ def test_every_loop_fails_with_the_last_error(loop: str, tmp_path: Path) -> None
         _ = run.output
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("output", "answer", "value"),
     [
         (int, "42", 42),

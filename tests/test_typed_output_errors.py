@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import plait
+from conftest import for_each
 from plait.core import Call, Crashed, Reply
 from plait.core.errors import OutputError
 from plait.core.events import Ended, Noted, PartialOutput
@@ -66,7 +67,7 @@ def test_what_is_no_type_is_refused_when_the_agent_is_made(given: Any) -> None:
         plait.Agent(output=plait.OutputType(given))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "fault"),
     [
         ({"type": "objekt"}, "schema.type must be one of array, boolean, "),
@@ -101,7 +102,7 @@ class Node(BaseModel):
     extra: dict[str, float] = Field(default_factory=dict, json_schema_extra={"type": "object", "examples": [1]})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         Node.model_json_schema(),

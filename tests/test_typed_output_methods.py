@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import plait
 from cli_support import PLAIT
+from conftest import for_each
 from fork_server import run_forked
 from lazily import Lazy
 from models_server import Asked, Server, completion
@@ -261,8 +262,8 @@ async def test_an_answer_without_arguments_is_an_empty_object() -> None:
     assert run.output == Options()
 
 
-@pytest.mark.parametrize("form", ["```json\n{}\n```", "Here it is: {}", "{}"])
-@pytest.mark.parametrize("loop", ["react", "compiler", "tool_calling", "phased", "rewoo"])
+@for_each("form", ["```json\n{}\n```", "Here it is: {}", "{}"])
+@for_each("loop", ["react", "compiler", "tool_calling", "phased", "rewoo"])
 def test_fences_words_and_labels_inside_texts_do_not_break_an_answer(loop: str, form: str) -> None:
     answer = form.replace("{}", '{\n  "city": "Lyon",\n  "days": 3,\n  "note": "Action: go"\n}')
     run = agent(loop, Trip, answer).run(QUESTION)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import plait
+from conftest import for_each
 from fork_server import run_forked
 from plait import config, trust, user_files
 from plait.cli.output import check_writable
@@ -224,7 +225,7 @@ async def test_a_text_of_any_encoding_is_read_everywhere(name: str, tmp_path: Pa
     assert "Größe" in await call(docs(tmp_path), "search_docs", query="Länge")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("encoding", "text"),
     [
         ("cp1250", "Zażółć gęślą jaźń, dobrego dnia wszystkim"),

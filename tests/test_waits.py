@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from journal_rows import begin, end, request, response, resumed
 from plait.core import Call, Reply, Think
 from plait.core.errors import ServerFailed
@@ -93,7 +94,7 @@ def test_a_child_that_waits_pauses_the_run_above_it(journal: Path) -> None:
     assert took > 1.2 and run.seconds < took - 1.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "steps, seconds",
     [
         ("w+ 1 p+ 5 p- 1 w-", 2),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from models_server import Asked, Server
 from plait.core import Call, Message, Think, user
 from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, ToolError, Unreachable, Unsupported
@@ -186,7 +187,7 @@ def refused(body: dict[str, Any]) -> ModelError:
     return failure(400, json.dumps(body).encode(), Target("http://h/v1", "m"), asked=ASKED.encode())
 
 
-@pytest.mark.parametrize(("body", "field", "most"), LONG_FIELDS)
+@for_each(("body", "field", "most"), LONG_FIELDS)
 def test_a_field_that_is_too_long_is_named_with_its_limit(body: dict[str, Any], field: str, most: int) -> None:
     error = refused(body)
     assert type(error) is BadRequest and not error.retry

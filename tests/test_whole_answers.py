@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_fie
 from typing_extensions import TypedDict
 
 import plait
+from conftest import for_each
 from plait.core.events import Ended, PartialOutput
 from typed_support import LOOPS, QUESTION, agent, script
 
@@ -79,8 +80,8 @@ def test_no_loop_takes_a_refusal_in_words_for_an_object(case: str, loop: str) ->
     assert (run.status, run.answer) == ("answered", json.loads(good)), run.reason
 
 
-@pytest.mark.parametrize("words", [REFUSAL, f'"{REFUSAL}"', "Lyon", "42", f"```\n{REFUSAL}\n```", "name: Lyon", "null"])
-@pytest.mark.parametrize("case", OBJECTS)
+@for_each("words", [REFUSAL, f'"{REFUSAL}"', "Lyon", "42", f"```\n{REFUSAL}\n```", "name: Lyon", "null"])
+@for_each("case", OBJECTS)
 def test_words_are_no_object_of_any_type(case: str, words: str) -> None:
     output, good = OBJECTS[case]
     if (case, words) in (("nullable", "null"), ("any field", "42")):
@@ -105,7 +106,7 @@ def test_an_example_is_no_answer(loop: str) -> None:
     assert (run.status, run.answer) == ("answered", {"name": "Lyon"}), run.reason
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("output", "text", "value"),
     [
         (City, '{"name": "A"}\n{"name": "B"}', None),
@@ -217,8 +218,8 @@ VALIDATED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("loop", ["react", "tool_calling", "json"])
-@pytest.mark.parametrize("case", VALIDATED)
+@for_each("loop", ["react", "tool_calling", "json"])
+@for_each("case", VALIDATED)
 async def test_a_stream_ends_as_the_run_does_whatever_validators_do_with_half_values(case: str, loop: str) -> None:
     output, text = VALIDATED[case]
     made = plait.Agent(loop, model=plait.Scripted(script(loop, text), chunk=3), output=output, journal=False)

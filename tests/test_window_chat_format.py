@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import for_each
 from plait.core import Waiting
 from plait.journal.served_runs import RunLabel
 from plait.server import chat_format
@@ -65,7 +66,7 @@ HI = {"role": "user", "content": "Hi."}
 TOOL = {"type": "function", "function": {"name": "f"}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields",
     [
         {"stream": None, "stream_options": None, "thoughts": None, "session": None, "n": None, "n_": 3},
@@ -83,7 +84,7 @@ def test_fields_of_clients_that_change_nothing_are_accepted(fields: dict[str, An
     assert parse(HI, **fields) == parse(HI)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "named"),
     [
         ({"tools": [TOOL]}, "tools"),
@@ -128,7 +129,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": data_url(PNG)}}
 LETTER = {"type": "file", "file": {"filename": "a.txt", "file_data": data_url(b"Dear Ann", "data:text/plain;base64,")}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parts", "count"),
     [
         ([PICTURE], 1),
@@ -156,7 +157,7 @@ def test_a_message_of_files_alone_is_a_question_and_a_turn(parts: list[dict[str,
         assert (asked.question, len(asked.parts)) == ("Hi.", 1 + count)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "messages",
     [
         [{"role": "developer", "content": None}, {"role": "system", "content": [{"type": "text", "text": ""}]}, HI],
@@ -217,7 +218,7 @@ def user(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(parts)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("messages", "words"),
     [
         ([user()], "'messages[0].content' is empty. Send a question, an image or a file."),
@@ -277,7 +278,7 @@ def test_a_conversations_key_tells_who_said_what() -> None:
     assert len({conversation_key(each) for each in (one, *others)}) == 4
 
 
-@pytest.mark.parametrize("label", ["", "a1b2c3", "serve:", "serve:a:b", "serve:a:b:c:d", "x:a:b:c"])
+@for_each("label", ["", "a1b2c3", "serve:", "serve:a:b", "serve:a:b:c:d", "x:a:b:c"])
 def test_a_label_of_anything_else_is_no_mark(label: str) -> None:
     assert RunLabel.parse(label) is None
     assert RunLabel.parse(str(RunLabel("o", "a", "k"))) == RunLabel("o", "a", "k")
@@ -290,7 +291,7 @@ def test_a_client_can_name_no_session_of_another() -> None:
     assert Caller("3333333333333333", True).session(one.session("trip")) == one.session("trip")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "shown"),
     [
         ('May \'send\' be called with {"to":"ann","text":"Hi? Ann"}?', 'send(to="ann", text="Hi? Ann")'),

@@ -9,12 +9,11 @@ import sqlite3
 import struct
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 import plait
 import window_axe
@@ -32,12 +31,6 @@ from window_server import Here, serving  # noqa: E402
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 INPUT = {"town": "Lyon", "note": HOSTILE, "options": {"days": [1, 2]}}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 def draw_png() -> bytes:

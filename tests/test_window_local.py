@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import CAMPAIGN
 from lazily import Lazy
 from plait.models.fetch import model_file
 from window_server import Here, serving
 
 openai = Lazy("openai")
+MODEL = "qwen2.5-coder-0.5b" if CAMPAIGN else "smollm2-135m"
 MESSAGES: list[Any] = [{"role": "user", "content": "What is 17 plus 25? Answer with the number."}]
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
-    model_file("qwen2.5-coder-0.5b")  # fetched once a machine
+    model_file(MODEL)  # fetched once a machine
     agent = plait.Agent(
         "react",
-        model="local:qwen2.5-coder-0.5b",
+        model=f"local:{MODEL}",
         limits=plait.Limits(steps=2),
         journal=tmp_path_factory.mktemp("served") / "runs.db",
     )

@@ -7,12 +7,11 @@ import json
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 import plait
 import window_axe
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHOTS = Path(os.environ["PLAIT_SHOTS"]) if "PLAIT_SHOTS" in os.environ else None
 """A folder to keep the screenshots in, for a person to look at."""
 QUESTION = "How many people live in Lyon and Nice?"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from plait.core import Call, Observation, Usage
 from plait.core import events as ev
 from plait.journal.store import Journal
@@ -62,7 +63,7 @@ class Trip:
     city: str
 
 
-@pytest.mark.parametrize(
+@for_each(
     "events, parts",
     [
         ([ev.Text(1, "It is "), ev.Text(1, "42.")], [["text", "It is 42."]]),

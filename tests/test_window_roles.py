@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from lazily import skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
@@ -103,7 +104,7 @@ def status_of(here: Here, method: str, path: str, token: str, body: Any = None) 
 # -- tokens and settings
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tokens", "why"),
     [
         ({"USER": ALICE}, "a token no name"),
@@ -206,7 +207,7 @@ def test_each_route_says_who_may_call_it_and_refuses_all_others(journal: Path) -
 # -- the header of a proxy
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("peer", "counts"),
     [
         ("127.0.0.1", True),
@@ -230,7 +231,7 @@ def test_the_header_counts_only_from_the_proxies(peer: str | None, counts: bool)
     assert users.find_name(scope) == ("alice" if counts else "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "values",
     [
         [b"alice", b"alice"],
@@ -538,7 +539,7 @@ async def test_the_page_offers_what_its_user_may_do(journal: Path) -> None:
     script = [action("send", {"text": "hi"}), answer("sent")]
     with serving(react(journal, script, approve="effects"), users=USERS, roles=roles) as server:
         run = begin(server, ALICE)
-        async with Browser.started() as browser:
+        async with Browser.shared() as browser:
             for token, width, dark in ((ALICE, 390, False), (BOB, 1280, True)):
                 page = await browser.page(width=width, dark=dark)
                 await page.goto(f"{server.url}/#/runs/{run}")

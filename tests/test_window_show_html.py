@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 import window_axe
 from browser import Browser, Page
@@ -22,12 +20,6 @@ from plait.view.html_file import bundle_script, render_html
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with Browser.started() as started:
-        yield started
 
 
 def show(*args: str) -> subprocess.CompletedProcess[str]:

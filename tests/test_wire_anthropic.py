@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import plait
-from conftest import examples
+from conftest import examples, for_each
 from models_server import event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
@@ -229,7 +229,7 @@ def test_blocks_of_all_kinds(streamed: bool) -> None:
     assert (reply.usage, reply.model) == (Usage(5, 7), "claude-x")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "finish"),
     [
         ("end_turn", "stop"),
@@ -452,7 +452,7 @@ def test_a_prefill_is_continued_or_asked_for() -> None:
         assert sent["messages"][-1]["content"][0]["text"] == GO_ON
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "limit"),
     [
         ("claude-3-opus-latest", 4096),
@@ -503,7 +503,7 @@ def test_thinking_fits_the_rest_of_the_request() -> None:
     assert "thinking" in body(Think("act", foreign, tools=(PEOPLE,)), params={"thinking": {"type": "adaptive"}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name, binds",
     [
         *[(each, True) for each in ("claude-opus-5-5", "claude-fable-5-1", "claude-haiku-5-5", "claude-sonnet-6")],
@@ -578,7 +578,7 @@ def error(kind: str, message: str) -> bytes:
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}).encode()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "kind", "message", "expected"),
     [
         (400, "invalid_request_error", "max_tokens: Field required", BadRequest),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from models_server import USAGE, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, user
 from plait.core.errors import BadRequest, BadResponse, ContentFiltered, ModelError, RateLimited, ServerFailed
@@ -329,7 +330,7 @@ def test_a_prompt_that_a_filter_refused_is_said_so(status, error):
 # Groq's refused calls
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text, calls",
     [
         ('{"name": "add", "arguments": {"a": 1}}', [Call("add", {"a": 1})]),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import plait
-from conftest import examples
+from conftest import examples, for_each
 from models_server import Asked, Server, completion, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
@@ -214,7 +214,7 @@ def test_parts_of_all_kinds(streamed: bool) -> None:
     assert (reply.model, reply.usage) == ("gemini-3-pro-001", Usage(5, 2))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "finish"),
     [
         ("STOP", "stop"),
@@ -460,7 +460,7 @@ WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "status", "message", "details", "expected"),
     [
         (400, "INVALID_ARGUMENT", "Request contains an invalid argument.", (), BadRequest),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import for_each
 from models_server import Server, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
@@ -393,7 +394,7 @@ def test_a_failed_response_is_the_typed_error(error, kind):
             read(raw)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "status, error, kind",
     [
         (400, {"code": "unsupported_parameter", "param": "foo", "message": "Unsupported parameter."}, BadRequest),
@@ -433,7 +434,7 @@ def test_half_a_stream_is_a_failed_attempt():
         read(event({"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "raw",
     [
         b'{"status":"completed","output":[{"type":"message","content":"odd"},7,{"type":"new"},{"type":"message"}]}',
@@ -531,7 +532,7 @@ async def test_the_endpoint_refuses_a_turn_without_its_reasoning(tmp_path):
     assert "No tool output" in service._find_missing_item(output)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name, wire",
     [
         *[

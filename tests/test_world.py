@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 import plait
+from conftest import CAMPAIGN
 from plait import toolkits
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError, ToolError
@@ -150,7 +151,7 @@ def test_a_world_is_the_same_in_every_process() -> None:
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
         ).stdout.strip()
-        for seed in ("1", "2")
+        for seed in (("1", "2") if CAMPAIGN else ("1",))
     }
     assert others == {str(everything_said(word))}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from conftest import for_each
 from plait.core.errors import ToolError
 from plait.lab.world import RunEvidence, World, task_of
 from plait.lab.world.stocks import find_lowest_week
@@ -572,15 +573,13 @@ def other_picture(s: Scene) -> Any:
     return Image.from_bytes(draw_picture(other)).shrunk(0.5)
 
 
-@pytest.mark.parametrize(
-    ("task", "act"), [pytest.param(t, act, id=f"{t}-{name}") for t, acts in DONE.items() for name, act in acts]
-)
+@for_each(("task", "act"), [pytest.param(t, act, id=f"{t}-{name}") for t, acts in DONE.items() for name, act in acts])
 def test_a_right_run_is_done(task: str, act: Act) -> None:
     grade = graded(task, act)
     assert (grade.mark, grade.why) == ("done", ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("task", "mark", "why", "act"),
     [pytest.param(t, mark, why, act, id=f"{t}-{name}") for t, acts in WRONG.items() for name, mark, why, act in acts],
 )

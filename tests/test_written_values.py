@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 import plait
+from conftest import for_each
 from plait.core.arguments import InvalidArguments, read_input
 from plait.core.events import Observed
 from plait.core.loose_json import MIXED, NotJson, read_value
@@ -196,8 +197,8 @@ class Found:
     path: str
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("text", LITERAL)
+@for_each("way", WAYS)
+@for_each("text", LITERAL)
 def test_one_impossible_escape_makes_all_backslashes_literal(text: str, way: str) -> None:
     kept: list[str] = []
 
@@ -212,13 +213,13 @@ def test_one_impossible_escape_makes_all_backslashes_literal(text: str, way: str
     assert kept == [text]
 
 
-@pytest.mark.parametrize("text", LITERAL)
+@for_each("text", LITERAL)
 def test_backslashes_of_answers_are_literal_too(text: str) -> None:
     assert agent("tool_calling", Found, f'{{"path": "{text}"}}').run(QUESTION).output == Found(text)
     assert read_value(f"{{'path': '{text}'}}").value == {"path": text}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value"),
     [
         (r'"C:\temp\new"', "C:\temp\new"),

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import plait
+from conftest import for_each
 
 
 @plait.tool
@@ -92,7 +93,7 @@ AGENT: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value"), AGENT, ids=range(len(AGENT)))
+@for_each(("field", "value"), AGENT)
 def test_a_wrong_field_of_an_agent_is_reported_when_it_is_made(field: str, value: Any) -> None:
     with pytest.raises(plait.ConfigError) as error:
         plait.Agent(**{"journal": False, field: value})
@@ -111,8 +112,8 @@ def test_an_agent_has_at_most_23_fields() -> None:
 NUMBERS = (-1, "3", True, float("nan"), float("inf"), [1])
 
 
-@pytest.mark.parametrize("name", [name for name in plait.Limits.__struct_fields__ if name != "code"])
-@pytest.mark.parametrize("value", NUMBERS, ids=str)
+@for_each("name", [name for name in plait.Limits.__struct_fields__ if name != "code"])
+@for_each("value", NUMBERS)
 def test_a_wrong_limit_is_reported(name: str, value: Any) -> None:
     with pytest.raises(plait.ConfigError, match=rf"Limits\({name}=.* is invalid\. Give "):
         plait.Limits(**{name: value})
@@ -124,7 +125,7 @@ def test_a_limit_that_allows_nothing_is_reported(name: str) -> None:
         plait.Limits(**{name: 0})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         lambda: plait.Limits(code=None),  # type: ignore[arg-type]

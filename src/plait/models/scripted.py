@@ -253,12 +253,12 @@ class Scripted:
         given = self.scripts.get(phase, ())
         if callable(given):
             return given
-        script = [self._render(each, think, think.phase, n) for n, each in enumerate(given, 1)]
         if not self.by_turn:
             place = self._state.given[phase] = self._state.given.get(phase, 0) + 1
-            if place > len(script):
-                raise self._script_over(len(script), think)
-            return cast(Script, script[place - 1])
+            if place > len(given):
+                raise self._script_over(len(given), think)
+            return cast(Script, self._render(given[place - 1], think, think.phase, place))
+        script = [self._render(each, think, think.phase, n) for n, each in enumerate(given, 1)]
         # Where the turns are in the script. Each turn's exceptions come before it.
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         lists = {name: each for name, each in self.scripts.items() if name != think.phase and not callable(each)}
