@@ -240,6 +240,7 @@ def test_a_large_broken_page_takes_linear_work(piece: str) -> None:
 
     most = 9 * max(cpu_seconds(lambda: read_pieces(100_000), 0.02), 0.02)
     assert cpu_seconds(lambda: read_pieces(400_000), most) < most
+    assert cpu_seconds(lambda: read_pieces(25_000), most) < most  # less than the parser gets at once
 
 
 SIZE = web_page.MAX_BYTES

@@ -68,6 +68,8 @@ class _Page(HTMLParser):
                 found = re.compile(re.escape(end), re.I).search(html, at)
                 at = len(html) if found is None else found.start() if self.cdata_elem else found.end()
                 self.rawdata = ""
+        if self.rawdata.startswith("<") and len(self.rawdata) > 1000:
+            self.rawdata = ""  # to read a tag that never ends takes quadratic time
         self.close()
 
     def lines(self) -> list[str]:
