@@ -19,6 +19,9 @@ TOKENS_A_BYTE = 0.25
 LENGTH_FIELD = 32
 """Bytes by which a request grows that says how long its reply may be."""
 
+LEAST_CONTEXT, BYTES_A_TOKEN = 1000, 12
+"""Tokens of the smallest context of a server, and more bytes than a token of any text has on average."""
+
 NOTHING = Spent()
 
 
@@ -30,6 +33,8 @@ class TokenEstimate:
 
     def learn(self, model: Model, body: bytes, usage: Usage) -> None:
         """Remember how many tokens a byte of this model's requests has."""
+        if is_truncated(body, usage):
+            return
         if usage.input_tokens and body and not usage.estimated and not count_referenced_tokens(body):
             self._tokens_a_byte[model.spec] = usage.input_tokens / len(body)
 
@@ -37,6 +42,15 @@ class TokenEstimate:
         """Return the estimated tokens of a request, its attached files included."""
         text = math.ceil((len(body) + LENGTH_FIELD) * self._tokens_a_byte.get(model.spec, TOKENS_A_BYTE))
         return text + count_referenced_tokens(body)
+
+
+def is_truncated(body: bytes, usage: Usage) -> bool:
+    """Return whether the endpoint reports far fewer tokens than any tokenizer makes of the request: it dropped a part.
+
+    Ollama and others do so without an error if a prompt is longer than their context.
+    """
+    tokens = 0 if usage.estimated else usage.input_tokens
+    return tokens >= LEAST_CONTEXT and tokens * BYTES_A_TOKEN < len(body) and not count_referenced_tokens(body)
 
 
 class Tally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from html import unescape
 from typing import Any
 
 import msgspec
@@ -46,7 +47,9 @@ def read_sentence(error: Mapping[str, Any], body: bytes) -> str:
     message = str(message or "")
     more = (f"{field}: {said}" for field, said in _violations(error) if said and field not in message)
     message = " ".join((message, *more)).strip()
-    text = message or body[:2000].decode("utf-8", "replace")
+    text = message or body[:20_000].decode("utf-8", "replace")
+    if text.lstrip().startswith("<") and (title := re.search(r"<title>(.*?)</title>", text, re.I | re.S)):
+        text = unescape(title[1])  # a gateway's page
     return " ".join(text.split())[:600]
 
 

@@ -94,6 +94,15 @@ _REFUSES_MODEL = re.compile(
 """How hosts refuse the model itself with 400: they do not know it, or they have retired it."""
 
 
+MOST_TOOLS = 128
+"""How many tools OpenAI takes in a request, and most gateways."""
+_TOO_MANY_TOOLS = re.compile(
+    r"'tools': array too long|(?:too many|number of|(?:more than|maximum of|at most) \d+) tools\b"
+    r"|tools? (?:count|limit) exceed",
+    re.I,
+)
+_FEWER_TOOLS = f"Show the most relevant tools, and a search that finds the others: --max-tools {MOST_TOOLS}."
+
 _RETRIED = frozenset({408, 409, 425, 498})
 """Statuses below 500 of a request that may succeed later. Groq says with 498 that its flex tier has no capacity."""
 
@@ -235,6 +244,13 @@ def _as_overflow(refusal: _Refusal) -> ModelError | None:
     )
 
 
+def _as_too_many_tools(refusal: _Refusal) -> ModelError | None:
+    """Some gateways say so with 429: waiting does not help."""
+    if refusal.status not in (400, 422, 429) or not refusal.says(_TOO_MANY_TOOLS):
+        return None
+    return BadRequest(f"{refusal.where} takes fewer tools{refusal.message_end}", hint=_FEWER_TOOLS)
+
+
 def _as_rate_limit(refusal: _Refusal) -> ModelError | None:
     if refusal.status not in (402, 429):
         return None
@@ -278,9 +294,20 @@ def _as_server_error(refusal: _Refusal) -> ModelError | None:
     if refusal.status < 500 and refusal.status not in _RETRIED:
         return None
     hint = "Try again later, or name a fallback model: a|b."
+    if refusal.asked.count(b'"description":') > MOST_TOOLS and len(_tools_of(refusal.asked)) > MOST_TOOLS:
+        hint += f" The request shows more than {MOST_TOOLS} tools. {_FEWER_TOOLS}"
     made = ServerFailed(f"{refusal.where} failed ({refusal.status}){refusal.message_end}", hint=hint)
     made.after = refusal.after
     return made
+
+
+def _tools_of(asked: bytes) -> list[Any]:
+    try:
+        sent = msgspec.json.decode(asked)
+    except msgspec.DecodeError:
+        return []
+    tools = sent.get("tools") if isinstance(sent, dict) else None
+    return tools if isinstance(tools, list) else []
 
 
 def _as_redirect(refusal: _Refusal) -> ModelError | None:
@@ -316,6 +343,7 @@ def _as_unknown(refusal: _Refusal) -> ModelError | None:
 _RULES = (
     _as_account_error,
     _as_overflow,
+    _as_too_many_tools,
     _as_rate_limit,
     _as_filtered,
     _as_failed_generation,

@@ -39,7 +39,7 @@ _WORDS: Mapping[str, str] = {
     "stream_usage": r"stream[ _-]?options?|include[ _-]?usage",
     "max_tokens": r"max_tokens",
     "schema": r"response[ _]?(?:format|(?:json[ _]?)?schema|mime[ _]?type)|json_?schema|json mode|structured outputs?"
-    r"|output[_. ]format|output_config(?!\.effort)|text\.format",
+    r"|output[_. ]format|output_config(?!\.effort)|text\.format|grammar",  # llama.cpp makes a grammar of a schema
     "grammar": r"grammar|structured_outputs",
     "tools": r"(?<!role ['\"`])tools?(?![.\[]\d)|tool[_ ](?:choice|use|calling)|function[ _]calling",
     "stream": r"stream(?:ing)?(?! options?)",
@@ -64,6 +64,11 @@ _TAKES_NONE = re.compile(
     re.I,
 )
 """What a sentence says of tools as a whole: a wrong call or a wrong schema is no rejection of tools."""
+_TEMPLATE = re.compile(
+    r"(?!.*\bsystem\b)(?:.*\bat row \d+, column \d+|.*(?:render|apply|pars)\w* .{0,40}(?:jinja|chat template))",
+    re.I | re.S,
+)
+"""How local servers say that the model's chat template cannot write this request: most cannot write the tools."""
 _RENAMED = re.compile(r"use ['\"`]?max_completion_tokens", re.I)
 _PREFILL = re.compile(
     r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b", re.I
@@ -88,6 +93,8 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
     last = (sent.get("messages") or sent.get("contents") or [{}])[-1]
     if isinstance(last, dict) and last.get("role") in ("assistant", "model") and _PREFILL.search(said):
         return "prefill"
+    if "tools" in sent and _TEMPLATE.match(said):
+        return "tools"
     refuses = (_REFUSES_5XX if status >= 500 else _REFUSES).search(f"{error.get('code')} {said}") is not None
     by_path = _read_paths(error, sent)
     # "With reasoning_effort set, temperature must be 1" names reasoning_effort as a condition, which counts last.

@@ -22,6 +22,7 @@ from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.records import Asking, ResponseRecord, ResultRecord
 from plait.models.base import Model
+from plait.models.presets import HOSTS
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.rejections import remember_rejection
@@ -34,6 +35,7 @@ from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_journal import NOTHING, FoundEntry
 from plait.runtime.spent import Spent
+from plait.runtime.tally import is_truncated
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class AskModel(BasePerformer):
         super().__init__(engine)
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
-        self._tiers_noted: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str]] = set()
+        """What was noted once: a model, and a service tier or "truncated"."""
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -104,14 +107,25 @@ class AskModel(BasePerformer):
         entry = Entry(engine.run_id, key, call.step, think, think, started=call.started, by_tool=True)
         return await AskForReply(self, think, phases, call.step).ask_or_recall(entry)
 
+    def note_truncated_prompt(self, step: int, model: Model, body: bytes, reply: Reply) -> None:
+        """Note, once for a model, that a local server seems to have dropped a part of the prompt."""
+        provider = getattr(model, "provider", "")
+        is_local = not provider or (provider in HOSTS and HOSTS[provider].local)
+        if not is_local or (model.spec, "truncated") in self._noted or not is_truncated(body, reply.usage):
+            return
+        self._noted.add((model.spec, "truncated"))
+        size = f"{reply.usage.input_tokens:,} tokens of a request of {len(body):,} bytes"
+        said = f"{model.spec} read only {size}: the server probably dropped the beginning, with instructions and tools."
+        self.engine.remark("truncated", f"{said} Give it a larger context (Ollama: OLLAMA_CONTEXT_LENGTH).", step)
+
     def note_service_tier(self, step: int, model: Model, reply: Reply) -> None:
         """Note, once for a model and tier, that a reply's service tier has no price of its own."""
         tier, rate = reply.service_tier, model.rate
         if reply.cost_reported or not rate.is_known or rate.has_service_tier(tier):
             return
-        if (model.spec, tier) in self._tiers_noted:
+        if (model.spec, tier) in self._noted:
             return
-        self._tiers_noted.add((model.spec, tier))
+        self._noted.add((model.spec, tier))
         name = split_settings(model.spec)[0]
         said = f"{name} answered in the service tier {tier!r}. Plait knows no price for that tier and counts the "
         said += f'ordinary one. Add the price to plait.toml: [prices."{name}{SERVICE_TIER}{tier}"].'
@@ -289,6 +303,7 @@ class AskForReply(BasePerformer):
             self.attempts += 1
             if (reply := sending.reply) is not None:
                 self._reply = reply
+                self._owner.note_truncated_prompt(self.step, model, at.effect.body, reply)
                 engine.tally.estimate.learn(model, at.effect.body, reply.usage)
                 turn.settle(reply.usage.tokens)
             try:
