@@ -1,8 +1,8 @@
 """JSON Schemas of MCP servers, repaired for models.
 
-Models get a schema as the server wrote it, with three exceptions. Plait drops what breaks the rules of JSON Schema. It
-replaces a reference to a plain type by that type, because most models need this. It reduces a very large schema to the
-names and types of its parameters.
+Models get a schema as the server wrote it, with these exceptions. Plait drops what breaks the rules of JSON Schema. It
+replaces a reference to a plain type by that type, because most models need this, and gives each array `items`. It
+reduces a very large schema to the names and types of its parameters.
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ def _repair(schema: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
             continue
         elif KEYWORD_RULES.get(key, NO_RULE)[0](value) and (value or key != "enum"):
             repaired[key] = value
+    kind = repaired.get("type")
+    if "array" in (kind if isinstance(kind, list) else [kind]) and not {"items", "prefixItems", "$ref"} & set(repaired):
+        repaired["items"] = {}  # OpenAI refuses all tools if an array in one of them says nothing of its items
     return repaired
 
 

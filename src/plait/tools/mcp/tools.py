@@ -218,6 +218,8 @@ class McpToolSource:
 
     def _describe(self, tool: ListedTool, name: str) -> ToolSpec:
         text = clean(tool.description or tool.title or "").strip()
+        if not tool.name.isascii():  # a model that reads only `tool_1ecb3b` does not know it by the user's words
+            text = f"{' '.join(clean(tool.name[:LONGEST]).split())}: {text}"
         if len(text) > MAX_DESCRIPTION:
             text = f"{text[:MAX_DESCRIPTION]} ... ({len(text) - MAX_DESCRIPTION:,} more characters)"
         hints, trust = tool.annotations, self._server.trust
