@@ -60,9 +60,11 @@ def run_agent(
     loop: Any = "tool_calling",
     model: dict[str, Any] | None = None,
     question: Any = QUESTION,
+    session: str | None = None,
+    history: Any = None,
     **more: Any,
 ) -> Ran:
-    """Run an agent with these tools."""
+    """Run an agent with these tools. `more` are options of the agent."""
     imitation = Imitation(*replies)
 
     async def answer(asked: Asked) -> None:
@@ -81,7 +83,7 @@ def run_agent(
     async def main() -> Ran:
         async with Server(answer) as server:
             agent = plait.Agent(loop, model=server.model(**(model or {})), tools=tools, **more)
-            return Ran(agent, await agent.arun(question), server)
+            return Ran(agent, await agent.arun(question, session=session, history=history), server)
 
     with patch.object(ask_model, "_pause", note_pause):
         made = asyncio.run(main())

@@ -20,6 +20,9 @@ the their there this to was were what when where which who will with"""
 SMALL_WORDS = frozenset(_SMALL.split())
 """Words without a meaning of their own."""
 
+_LETTERS = str.maketrans({"ı": "i", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae"})
+"""Letters with a mark that Unicode does not take apart, as people type them on other keyboards."""
+
 QUERY_WORDS = 50
 """Maximum number of words of a query."""
 
@@ -116,4 +119,5 @@ def _split_parts(word: str) -> list[str]:
 def _drop_accents(text: str) -> str:
     if text.isascii():
         return text
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return plain.translate(_LETTERS)

@@ -28,7 +28,7 @@ from plait.runtime.conversations.attachments import FILE_PARTS, NO_TEXT, UserQue
 from plait.runtime.conversations.chat_messages import ROLES, TEXT_PARTS, GivenTurns, read_content, read_turns
 from plait.runtime.conversations.sessions import NO_QUESTION, check_session_name
 from plait.runtime.run import Run
-from plait.server.errors import RequestRejected
+from plait.server.errors import RequestRejected, repair_halves
 from plait.tools.render import replace_surrogates
 
 SESSION_HEADER = "x-plait-session"
@@ -104,8 +104,12 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
 def parse_body(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the object in a body, and the fields that all requests have: model, stream, session, user, metadata.
     Raises `RequestRejected`, also for fields that an agent cannot follow."""
+    body = body.removeprefix(codecs.BOM_UTF8)
     try:
-        given = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
+        try:
+            given = msgspec.json.decode(body)
+        except msgspec.DecodeError as why:
+            given = msgspec.json.decode(repair_halves(body, why))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRejected(400, f"The body is not JSON: {error}.", hint="Send JSON in UTF-8.") from None
     if not isinstance(given, dict):

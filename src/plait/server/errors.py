@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from plait.core import Waiting
 from plait.core.errors import BadAnswer, ConfigError, PlaitError, SessionWaits, StaleAnswer, UnknownRun
 from plait.journal.codec import encode
+from plait.tools.render import replace_surrogates
 
 ENDPOINTS = (
     "In the client, choose an OpenAI-compatible API with chat completions or responses, and this server's address with "
@@ -97,6 +99,14 @@ def rejection_for(error: Exception) -> RequestRejected:
         case _:
             text = f"Plait has a defect: {type(error).__name__}."
             return RequestRejected(500, text, hint="The server's log has more.", kind="server_error")
+
+
+def repair_halves(body: bytes, why: Exception) -> bytes:
+    """Return a JSON body with "?" for half a character, which a browser sends as an escape if a user pasted it.
+    Raises `why` if something else is wrong."""
+    if "surrogate" not in str(why):
+        raise why
+    return replace_surrogates(json.dumps(json.loads(body), ensure_ascii=False)).encode()
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -26,7 +26,7 @@ from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.recorded_events import RecordedEvents, recorded_loop
 from plait.server.auth import ANY, USE, Caller
-from plait.server.errors import RequestRejected, json_response
+from plait.server.errors import RequestRejected, json_response, repair_halves
 from plait.server.idempotency import read_key
 from plait.server.openapi import ApiRoute
 from plait.server.runs import RunManager
@@ -243,8 +243,12 @@ def run_id(request: Request) -> str:
 
 async def parse_body(request: Request, kind: type[T]) -> T:
     """Return the body as a value of a type. Raises `RequestRejected`."""
+    body = await request.body()
     try:
-        return msgspec.json.decode(await request.body(), type=kind)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as why:
+            return msgspec.json.decode(repair_halves(body, why), type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RequestRejected(400, f"The body can't be used: {error}.") from None
 
