@@ -28,4 +28,9 @@ def _find_folder(variable: str, usual: str) -> Path:
 
 @lru_cache(maxsize=8)  # each agent asks for one when it is made
 def _make_path(folder: str | None, usual: str, home: str | None) -> Path:
-    return (Path(folder) if folder else Path.home() / usual) / "plait"
+    if folder:
+        return Path(folder) / "plait"
+    try:
+        return Path.home() / usual / "plait"
+    except RuntimeError:  # in a container: no HOME, and a user whom /etc/passwd does not have
+        return Path("/") / usual / "plait"

@@ -28,6 +28,7 @@ from plait.cli.output import print_json, print_table
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
+from plait.journal.sqlite.faults import NETWORK_HINT, find_network
 from plait.journal.store import Journal, NoJournal, default_place, is_address, open_store, wait_for
 from plait.models.config import ModelConfig
 from plait.models.fallback import split_fallbacks
@@ -243,6 +244,8 @@ def _examine_journal(named: str | None) -> Finding:
         version = wait_for(Journal(path).store.info()).version
     except NoJournal:
         folder = next(each for each in path.absolute().parents if each.exists())
+        if network := find_network(path):
+            return Finding("journal", str(path), "broken", f"{folder} is on {network}", NETWORK_HINT)
         if os.access(folder, os.W_OK):
             return Finding("journal", str(path), "ok", "the first run makes it")
         return Finding("journal", str(path), "broken", f"{folder} is not writable", ANOTHER_JOURNAL)
@@ -250,6 +253,8 @@ def _examine_journal(named: str | None) -> Finding:
         return Finding("journal", str(path), "broken", one_line(why.message), one_line(why.hint))
     free = shutil.disk_usage(path.parent).free
     about = f"schema {version} (current), {path.stat().st_size / 1e6:,.1f} MB, {free / 1e9:,.0f} GB free"
+    if network := find_network(path):
+        return Finding("journal", str(path), "broken", f"{about}, on {network}", NETWORK_HINT)
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         return Finding("journal", str(path), "ok", f"{about}, writable")
     return Finding("journal", str(path), "broken", f"{about}, not writable", ANOTHER_JOURNAL)

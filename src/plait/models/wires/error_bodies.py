@@ -86,7 +86,9 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
             return float(text)
         from email.utils import parsedate_to_datetime
 
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        sent = headers.get("Date")  # by the server's own clock, if it says what that shows
+        now = parsedate_to_datetime(sent).timestamp() if sent else time.time()
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except ValueError:
         return None
 
