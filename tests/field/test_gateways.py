@@ -212,11 +212,6 @@ def test_too_many_tools_are_no_reason_to_wait_and_the_error_says_what_to_do(stat
     assert any("--max-tools 128" in note for note in made.notes)
 
 
-def test_with_a_limit_of_tools_a_request_stays_below_the_endpoints_limit() -> None:
-    made = run_agent([], many_tools(152), WARM, limits=plait.Limits(tools=100))
-    assert made.status == "answered" and len(made.bodies[0]["tools"]) <= 128
-
-
 def test_a_server_error_at_256_tools_names_their_number() -> None:
     fails = (500, refusal("The server had an error processing your request.", type="server_error"))
     made = run_agent([], many_tools(256), fails, limits=plait.Limits(retries=0))

@@ -10,6 +10,7 @@ import pytest
 from endpoint_runs import FINAL, WARM, run_agent, run_plait
 
 import plait
+from conftest import some_of
 from models_server import delta, event, whole_stream
 from plait.search.keywords import KeywordIndex
 from window_server import asked, serving
@@ -41,10 +42,10 @@ CODE = (
 )
 
 
-@pytest.mark.parametrize(
-    "loop, replies",
-    [("tool_calling", (call("read_page"), WARM)), ("react", (REACT, FINAL)), ("json", JSON), ("codeact", CODE)],
-)
+HALVES = [("tool_calling", (call("read_page"), WARM)), ("react", (REACT, FINAL)), ("json", JSON), ("codeact", CODE)]
+
+
+@pytest.mark.parametrize("loop, replies", some_of(HALVES, 2))
 def test_half_a_character_in_a_result_does_not_end_the_run_or_the_session(
     loop: str, replies: tuple[bytes, ...], journal: Path
 ) -> None:
@@ -117,7 +118,7 @@ def test_a_line_separator_in_an_answer_does_not_end_an_event_of_the_stream() -> 
 LOOPS = ["react", "json", "phased", "rewoo", "compiler", "codeact", "tool_calling"]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", some_of(LOOPS))
 def test_tools_and_questions_in_chinese_are_sent_as_written_in_each_loop(loop: str) -> None:
     @plait.tool(read_only=True)
     def lookup(name: str) -> dict[str, str]:
