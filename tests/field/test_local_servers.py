@@ -107,10 +107,23 @@ def test_a_grammar_that_llama_cpp_cannot_start_names_the_schema_and_the_way_out(
 TEMPLATE = 'Unknown method: keys at row 57, column 46:\n {%- for json_key in param_fields.keys() | reject("in", x) %}'
 
 
-@pytest.mark.parametrize("said", [TEMPLATE, 'Error rendering prompt with jinja template: "Cannot call something"'])
+NEWER = (
+    "Unable to generate parser for this template. Automatic parser generation failed: \n------------\n"
+    "While executing CallExpression at line 1, column 84 in source:\n...unction.parameters.properties.keys() %}...\n"
+)
+RENDERING = 'Error rendering prompt with jinja template: "Cannot call something"'
+
+
+@pytest.mark.parametrize("said", [TEMPLATE, NEWER, RENDERING])
 def test_a_chat_template_that_cannot_write_tools_leads_to_a_loop_in_text(said: str) -> None:
     made = run_against((500, refusal(said, code=500, type="server_error")), FINAL, loop="auto")
     assert (made.status, made.answer, len(made.bodies), made.pauses) == ("answered", "21 degrees.", 2, [])
+
+
+def test_an_error_about_a_line_of_json_is_no_lack_of_tools() -> None:
+    said = "Invalid JSON in the arguments of a tool call at line 1, column 84"
+    made = run_against(*[(400, refusal(said))] * 2, loop="auto")
+    assert made.status == "crashed" and not any("takes no native tools" in note for note in made.notes)
 
 
 def test_a_template_that_refuses_system_messages_is_no_lack_of_tools() -> None:

@@ -65,7 +65,8 @@ _TAKES_NONE = re.compile(
 )
 """What a sentence says of tools as a whole: a wrong call or a wrong schema is no rejection of tools."""
 _TEMPLATE = re.compile(
-    r"(?!.*\bsystem\b)(?:.*\bat row \d+, column \d+|.*(?:render|apply|pars)\w* .{0,40}(?:jinja|chat template))",
+    r"(?!.*\bsystem\b)(?:.*\bat row \d+, column \d+|.*parser for this template"
+    r"|.*(?:render|apply|pars)\w* .{0,40}(?:jinja|chat template))",
     re.I | re.S,
 )
 """How local servers say that the model's chat template cannot write this request: most cannot write the tools."""
