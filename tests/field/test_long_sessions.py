@@ -140,6 +140,29 @@ def test_compaction_keeps_calls_beside_their_results_and_the_instructions(journa
     assert made.replays()
 
 
+def test_a_long_conversation_without_calls_does_not_read_the_records_of_its_turns(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plait.journal.sqlite.store import SqliteStore
+
+    read: list[str] = []
+    real = SqliteStore.iter_rows
+
+    def count(store: SqliteStore, run: str, *args: Any, **options: Any) -> Any:
+        read.append(run)
+        return real(store, run, *args, **options)
+
+    monkeypatch.setattr(SqliteStore, "iter_rows", count)
+    for loop, reads in (("react", 0), ("codeact", 3)):
+        replies = (
+            ["Thought: k\nFinal Answer: 21"] if loop == "react" else [" so.\nACTION 1:\n```python\nstop('21')\n```"]
+        )
+        agent = plait.Agent(loop, model=plait.Scripted(replies), journal=journal)
+        for number in range(3):
+            assert agent.run(f"question {number}", session=loop).answer == "21"
+        assert len(read) == reads, loop
+
+
 def refused_for_good(made: Ran) -> None:
     assert (made.status, len(made.bodies), made.pauses) == ("crashed", 1, [])
 

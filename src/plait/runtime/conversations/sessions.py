@@ -27,10 +27,10 @@ from plait.journal.records import LastTurn, RunHead, SessionTurn
 from plait.journal.run_query import RunQuery
 from plait.journal.store import Store, find_runs, is_default, read_timeline, wait_for
 from plait.loops.compaction import TOKENS_A_BYTE
+from plait.loops.registry import OURS
 from plait.runtime.agents.options import Option, check_options, list_fields
 from plait.runtime.approvals import waiting_with
 from plait.runtime.conversations.chat_messages import ChatMessages, calls_in, read_turns
-from plait.sandbox import AUTO
 from plait.search import load_embedder
 from plait.search.embedders import Embedder, EmbedFunction
 from plait.tools import Tool
@@ -39,6 +39,8 @@ from plait.user_functions import require_plain
 SESSION = "(session)"
 """The entry of the session's tool in a run's `sources`. No word of a toolkit equals it."""
 
+_CODE = "codeact"
+"""The one loop of Plait that runs code; others may fall back to it."""
 LONGEST_NAME = 200
 
 UNKNOWN_CONTEXT = 32_000
@@ -239,7 +241,9 @@ async def _read_session(
             break
         try:
             row = await store.find_run(turn.run)
-            if not row.totals.get("tool_calls") and row.head.settings.get("sandbox", AUTO) == AUTO:
+            loop = row.head.loop
+            may_run_code = loop.get("name") not in OURS or _CODE in (loop["name"], *loop.get("options", {}).values())
+            if not row.totals.get("tool_calls") and not may_run_code:
                 continue  # it made no calls and ran no code
             calls = calls_in(await read_timeline(store, turn.run, bodies=False), row.head.tools)
         except JournalError:
