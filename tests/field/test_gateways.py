@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ def test_a_usage_of_zeros_beside_a_text_is_estimated() -> None:
 # Many tools
 
 
+@cache
 def many_tools(count: int) -> list[Any]:
     def make(number: int) -> Any:
         def tool(city: str) -> str:
@@ -207,7 +209,7 @@ TOO_LONG = (
 @pytest.mark.parametrize("status", [400, 429])
 def test_too_many_tools_are_no_reason_to_wait_and_the_error_says_what_to_do(status: int) -> None:
     body = refusal(TOO_LONG, param="tools", code="array_above_max_length")
-    made = run_agent([], many_tools(152), (status, body))
+    made = run_agent([], many_tools(256)[:152], (status, body))
     assert (made.status, len(made.bodies), made.pauses) == ("crashed", 1, [])
     assert any("--max-tools 128" in note for note in made.notes)
 
@@ -216,7 +218,7 @@ def test_a_server_error_at_256_tools_names_their_number() -> None:
     fails = (500, refusal("The server had an error processing your request.", type="server_error"))
     made = run_agent([], many_tools(256), fails, limits=plait.Limits(retries=0))
     assert any("more than 128 tools" in note and "--max-tools 128" in note for note in made.notes)
-    made = run_agent([], many_tools(100), fails, limits=plait.Limits(retries=0))
+    made = run_agent([], many_tools(256)[:100], fails, limits=plait.Limits(retries=0))
     assert not any("--max-tools" in note for note in made.notes)
 
 
