@@ -57,6 +57,13 @@ def test_a_run_with_megabytes_of_results_opens_with_the_beginning_of_each(journa
         assert status == 200 and len(found["turns"]) == 2 and size(found) < 20_000
 
 
+def test_turns_out_of_sight_are_not_laid_out() -> None:
+    with serving(plait.Agent("react", model=plait.Scripted([]))) as server:
+        _, _, style = server.ask("GET", "/page/chat.css")
+    rule = re.search(r"\.turn:not\(:last-child\) \{([^}]*)\}", style)
+    assert rule is not None and "content-visibility: auto" in rule[1]
+
+
 def test_thousands_of_pasted_lines_are_one_message_with_a_short_title(journal: Path) -> None:
     log = "\n".join(f"[{n:05}] INFO worker {n % 7}: GET /items/{n} <div> *done* in {n} ms" for n in range(3921))
     agent = plait.Agent("react", model=plait.Scripted(["Thought: k\nFinal Answer: It worked."] * 3), journal=journal)
