@@ -55,7 +55,7 @@ def test_a_prompt_that_the_server_cut_silently_is_noted_once(provider: str, is_n
     first = delta(tool_calls=[NATIVE], finish="tool_calls") + event({"choices": [], "usage": usage(2051)}) + DONE
     replies = (first, whole_stream("21 degrees.", usage=usage(2051)))
     made = run_against(*replies, model={"provider": provider}, question=f"{long} How warm is it in Lyon?")
-    notes = [note for note in made.notes if "read only 2,051 tokens" in note]
+    notes = [note for note in made.notes if "reports only 2,051 tokens" in note]
     assert (made.status, len(notes)) == ("answered", int(is_noted))
     assert all("OLLAMA_CONTEXT_LENGTH" in note for note in notes)
 

@@ -114,9 +114,9 @@ class AskModel(BasePerformer):
         if not is_local or (model.spec, "truncated") in self._noted or not is_truncated(body, reply.usage):
             return
         self._noted.add((model.spec, "truncated"))
-        size = f"{reply.usage.input_tokens:,} tokens of a request of {len(body):,} bytes"
-        said = f"{model.spec} read only {size}: the server probably dropped the beginning, with instructions and tools."
-        self.engine.remark("truncated", f"{said} Give it a larger context (Ollama: OLLAMA_CONTEXT_LENGTH).", step)
+        said = f"{model.spec} reports only {reply.usage.input_tokens:,} tokens for a request of {len(body):,} bytes. "
+        said += "If it counts cached tokens, too, it dropped the beginning, with instructions and tools: give it a "
+        self.engine.remark("truncated", f"{said}larger context (Ollama: OLLAMA_CONTEXT_LENGTH).", step)
 
     def note_service_tier(self, step: int, model: Model, reply: Reply) -> None:
         """Note, once for a model and tier, that a reply's service tier has no price of its own."""
