@@ -22,7 +22,7 @@ MORE = ("test_faults_journal.py", "test_faults_cancel.py", "test_faults_endpoint
 
 def run(count: int, seed: int, folder: Path) -> Figures:
     """Run these tests so many times, with properties tried on examples by chance."""
-    files = {path for path in TESTS.glob("test_*.py") if MORE_HERE.search(path.read_text())}
+    files = {path for path in TESTS.rglob("test_*.py") if MORE_HERE.search(path.read_text())}
     files |= {TESTS / name for name in ALWAYS + KILLS + MORE}
     command = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--timeout", "3600"]
     env = {**os.environ, "PLAIT_CAMPAIGN": "1"}
