@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import plait
+from plait import toolkits
 
-skills = pytest.importorskip("plait.toolkits.skills").skills
-pytest.importorskip("plait.toolkits.memory")
+if not hasattr(toolkits, "skills") or not hasattr(toolkits, "memory"):
+    pytest.skip("the toolkits skills and memory are not there", allow_module_level=True)
+skills = toolkits.skills
 
 COLON = "StarRun collector: progress, errors, tables out. Triggers on: '/run', 'collect'"
 
@@ -48,12 +50,15 @@ def read(folder: Path, **given: Any) -> str:
     return made.observation.text
 
 
-def test_a_description_with_a_colon_costs_no_other_skill_and_is_never_lost_in_silence(place: Path) -> None:
+def test_a_description_with_a_colon_is_read_and_a_broken_skill_is_named(place: Path) -> None:
     write_skill(place, "collect", f"---\nname: collect\ndescription: {COLON}\n---\nCollect.\n")
     shown, warned = described(place)
     assert "[plain] Says hello." in shown
-    if f"[collect] {COLON}" not in shown:
-        assert len(warned) == 1 and "collect" in warned[0] and "in quotes" in warned[0]
+    assert f"[collect] {COLON}" in shown and warned == []
+    write_skill(place, "broken", "---\nname: broken\ndescription: [a, b\n---\nX\n")
+    shown, warned = described(place)
+    assert f"[collect] {COLON}" in shown and "[broken]" not in shown
+    assert len(warned) == 1 and "broken" in warned[0]
 
 
 @pytest.mark.parametrize(
