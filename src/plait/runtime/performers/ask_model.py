@@ -54,10 +54,11 @@ class AskModel(BasePerformer):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        self._cuts_noted: set[str] = set()
+        """The models of which a cut prompt was noted."""
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
-        self._noted: set[tuple[str, str]] = set()
-        """What was noted once: a model, and a service tier or "truncated"."""
+        self._tiers_noted: set[tuple[str, str]] = set()
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -111,9 +112,9 @@ class AskModel(BasePerformer):
         """Note, once for a model, that a local server seems to have dropped a part of the prompt."""
         provider = getattr(model, "provider", "")
         is_local = not provider or (provider in HOSTS and HOSTS[provider].local)
-        if not is_local or (model.spec, "truncated") in self._noted or not is_truncated(body, reply.usage):
+        if not is_local or model.spec in self._cuts_noted or not is_truncated(body, reply.usage):
             return
-        self._noted.add((model.spec, "truncated"))
+        self._cuts_noted.add(model.spec)
         said = f"{model.spec} reports only {reply.usage.input_tokens:,} tokens for a request of {len(body):,} bytes. "
         said += "If it counts cached tokens, too, it dropped the beginning, with instructions and tools: give it a "
         self.engine.remark("truncated", f"{said}larger context (Ollama: OLLAMA_CONTEXT_LENGTH).", step)
@@ -123,9 +124,9 @@ class AskModel(BasePerformer):
         tier, rate = reply.service_tier, model.rate
         if reply.cost_reported or not rate.is_known or rate.has_service_tier(tier):
             return
-        if (model.spec, tier) in self._noted:
+        if (model.spec, tier) in self._tiers_noted:
             return
-        self._noted.add((model.spec, tier))
+        self._tiers_noted.add((model.spec, tier))
         name = split_settings(model.spec)[0]
         said = f"{name} answered in the service tier {tier!r}. Plait knows no price for that tier and counts the "
         said += f'ordinary one. Add the price to plait.toml: [prices."{name}{SERVICE_TIER}{tier}"].'
