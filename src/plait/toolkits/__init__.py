@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plait.toolkits.messages import discord, slack
     from plait.toolkits.place_and_weather import date, location, weather
     from plait.toolkits.questions import ask_model, ask_user
+    from plait.toolkits.skills import skills
     from plait.toolkits.web_page import fetch
     from plait.toolkits.web_search import websearch, wikipedia
 
@@ -46,6 +47,7 @@ __all__ = [
     "lookup",
     "nasa",
     "shell",
+    "skills",
     "slack",
     "stocks",
     "tables",
