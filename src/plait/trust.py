@@ -53,7 +53,7 @@ def distrust(file: Path) -> None:
     _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
 
 
-TOOLS = ("calculator", "date", "ask-user")
+TOOLS = ("calculator", "date", "ask-user", "todo")
 """Tools that neither read a file nor reach anybody but the user."""
 HOOKS = ("redact", "hosts", "rate", "retry")
 _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[\w./~-]*)?")
@@ -160,6 +160,8 @@ def risk_of_tool(word: str, folder: Path | None) -> str:
             return f"read a file outside its folder with the tool {word}"
         # A folder may hold links to files elsewhere.
         return f"use a folder with the tool {word}" if file.is_dir() else ""
+    if toolkit == "memory":
+        return f"use your notes with the tool {word}"
     return "" if toolkit in TOOLS else f"use the tool {word}, which may reach other machines"
 
 

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fork": ("resume", "Start a new run from a step of a recorded one."),
     "export": ("show", "Write the record of a run as JSON lines."),
     "journal": ("journal", "Look at a journal as a whole: info, check, restored, migrate, copy."),
+    "memory": ("memory", "List the notes that agents keep, change and remove them."),
     "rate": ("runs", "Rate a run good or bad; list the ratings."),
     "trajectories": ("show", "Write good runs as chat lines for training."),
     "models": ("catalog", "List models, fetch the local ones, show what is known of one."),

@@ -52,6 +52,8 @@ SHIPPED = {
     "docs": "plait.toolkits.documents:docs",
     "shell": "plait.toolkits.folder_tools:shell",
     "skills": "plait.toolkits.skills:skills",
+    "memory": "plait.toolkits.memory:memory",
+    "todo": "plait.toolkits.todo:todo",
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
@@ -61,7 +63,7 @@ SHIPPED = {
 FOLDERS = ("files", "docs", "shell", "skills")
 """The built-in toolkits that use a folder of the user's: their words need as much trust as words of code."""
 
-WORDED = ("calculator", "fetch", "websearch")
+WORDED = ("calculator", "fetch", "websearch", "memory")
 """The built-in toolkits whose argument is never a path, even if a file has its name."""
 
 MCP = "mcp:"
