@@ -42,7 +42,7 @@ export const memoryPage = async (place, source) => {
     return item;
   };
   const draw = ({ memories, all }) => {
-    const section = (each) => html`<section><h2>${bdi(each.name)}</h2>
+    const section = (each) => html`<section class="memory"><h2>${bdi(each.name)}</h2>
       ${line("facts-line", all && (each.owner ? html`user ${bdi(each.owner)}` : "no user"), many(each.notes.length, "note"))}
       <ul class="plain-list">${each.notes.map((note) => drawNote(each, note))}</ul></section>`;
     place.replaceChildren(html`<header><h1 tabindex="-1">Memory</h1></header>
