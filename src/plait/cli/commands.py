@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prompts": ("catalog", "List, show and copy the prompts of the loops."),
     "tools": ("catalog", "List and search tools."),
     "world": ("world", "Run tasks in an offline world, graded by what was sent."),
-    "trust": ("catalog", "Trust the configuration of this folder."),
+    "trust": ("catalog", "Trust the configuration or an AGENTS.md of this folder."),
     "loops": ("catalog", "List the loops with their options and phases."),
     "doctor": ("doctor", "Check this installation: extras, models, keys, journal, sandbox."),
 }

@@ -47,7 +47,7 @@ const aboutSection = (run, source) => {
   const tool = ({ name, what }) => html`<li><code>${shown(name)}</code> <span class="quiet">${shown(what)}</span></li>`;
   const tools = html`<ul class="tools">${run.tools.map(tool)}</ul>`;
   const folded = (words, content) => html`<details><summary>${words}</summary>${content}</details>`;
-  const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions"].includes(name);
+  const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions", "context_text"].includes(name);
   const settings = [...Object.entries(run.options), ...Object.entries(run.settings)].filter((each) => !isLeftOut(each));
   const draw = ([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value)));
   const listSettings = (list) => html`<dl class="settings">${list.map(draw)}</dl>`;
@@ -99,7 +99,7 @@ const outcomeParts = (run) => {
 export const runPage = async (place, source, id, { toStep = null, isOverTime = false } = {}) => {
   const data = await source.run(id);
   let run = data.run, waits = data.waiting, stopWatching = null, hasLeft = false;
-  const { instructions } = run.settings;
+  const instructions = [run.settings.instructions, run.settings.context_text].filter(Boolean).join("\n\n");
   const question = run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question;
   const state = html`<div class="state"></div>`;
   const answer = html`<section class="outcome" aria-label="How it ended"></section>`;
