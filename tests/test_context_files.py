@@ -11,6 +11,7 @@ import pytest
 
 import plait
 from cli_support import Shell, action, final
+from conftest import CAMPAIGN
 from loop_scripts import ANSWER, LOOPS, QUESTION, scripts_with
 from plait.core import Waiting
 from plait.core.errors import ConfigError
@@ -60,7 +61,7 @@ def test_files_above_and_below_count_and_the_topmost_comes_first(project: Path) 
     assert read_context_files(None) == read_context_files(project.parent / "state") == ""
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", LOOPS if CAMPAIGN else ("react", "rewoo", "phased"))
 def test_each_loop_gets_them_and_a_replay_needs_no_file(loop: str, project: Path, journal: Path) -> None:
     limits = plait.Limits(tools=0 if loop == "codeact" else None)
     fields: dict[str, Any] = {"tools": [fetch, send], "journal": journal, "limits": limits, "instructions": "Be kind."}
@@ -151,5 +152,5 @@ def test_the_command_line_reads_them_after_plait_trust(tmp_path: Path) -> None:
     told = shell("trust", "AGENTS.md")
     assert "Allowed: give instructions to agents in" in told.out
     assert "Warning" not in shell(*words).err
-    heads = [json.loads(shell("export", each).out.splitlines()[0])["head"]["settings"] for each in ("last",)]
-    assert "Always say please." in heads[0]["context_text"]
+    head = json.loads(shell("export", "last").out.splitlines()[0])["head"]
+    assert "Always say please." in head["settings"]["context_text"]

@@ -43,7 +43,7 @@ def trust(file: Path) -> list[str]:
         content = read_file(file)
         if file.name == CONTEXT_FILE:
             _record({**_trusted(), os.path.abspath(file): _digest(content)})
-            return [f"give instructions to agents in {file.absolute().parent}"]
+            return [f"give instructions to agents in {os.path.dirname(os.path.abspath(file))}"]
         own = tomllib.loads(own_file().read_text("utf-8-sig")) if own_file().is_file() else {}
         allowed = list(risks(tomllib.loads(content.decode("utf-8-sig")), own, file.absolute().parent))
     except (OSError, ValueError) as why:
