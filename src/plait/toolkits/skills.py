@@ -40,6 +40,7 @@ TRUSTED = ",trusted"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _HEADER = re.compile(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
+_PLAIN = re.compile(r"^(name|description):[ \t]+(\w.*)$", re.MULTILINE)
 _FLOWS = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
 _BEGINS = (*_FLOWS, yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
 _ENDS = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
@@ -168,8 +169,10 @@ def _read_header(header: str) -> tuple[str, str]:
                 raise ToolError("its header is nested too deep, or has too many parts.")
         found = yaml.load(header, yaml.BaseLoader)  # all values are texts, lists and mappings of them
     except yaml.YAMLError as why:
-        said = one_line(str(why))[:200]
-        raise ToolError(f"its header is no valid YAML ({said}). Put a value with ': ' in quotes.") from None
+        found = dict(_PLAIN.findall(header))  # "Use it when: ..." without quotes, as many write it
+        if "name" not in found or "description" not in found:
+            said = one_line(str(why))[:200]
+            raise ToolError(f"its header is no valid YAML ({said}). Put values in quotes.") from None
     name, description = (found.get(each) if isinstance(found, dict) else None for each in ("name", "description"))
     if not isinstance(name, str) or len(name) > 64 or not _NAME.fullmatch(name):
         wanted = "at most 64 small letters, digits and single hyphens"

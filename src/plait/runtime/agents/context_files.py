@@ -7,6 +7,7 @@ They come with a project, as code does: each is read only after `plait trust FIL
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -51,7 +52,7 @@ def read_context_files(given: str | Path | None) -> str:
             found[file] = text
             room -= len(text.encode())
     if untrusted:
-        commands = ", ".join(f"plait trust {os.path.relpath(each)}" for each in untrusted[:5])
+        commands = ", ".join(f"plait trust {shlex.quote(os.path.relpath(each))}" for each in untrusted[:5])
         wrong.append(f"Not trusted: {len(untrusted)} of the project's {CONTEXT_FILE}. Read them, then run: {commands}.")
     for each in wrong:
         warnings.warn(f"A context file is left out. {one_line(each)}", stacklevel=2)
