@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from plait.toolkits.folder_tools import files, shell
     from plait.toolkits.frame import Column, Table, tables
     from plait.toolkits.image import Image, images, nasa
-    from plait.toolkits.memory import memory
     from plait.toolkits.messages import discord, slack
+    from plait.toolkits.notes import memory
     from plait.toolkits.place_and_weather import date, location, weather
     from plait.toolkits.questions import ask_model, ask_user
-    from plait.toolkits.skills import skills
-    from plait.toolkits.todo import todo
+    from plait.toolkits.skill_folders import skills
+    from plait.toolkits.todo_list import todo
     from plait.toolkits.web_page import fetch
     from plait.toolkits.web_search import websearch, wikipedia
 

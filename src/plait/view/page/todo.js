@@ -1,4 +1,4 @@
-// The plan that a model keeps while it works (toolkits/todo.py): its last state, as a list.
+// The plan that a model keeps while it works (toolkits/todo_list.py): its last state, as a list.
 import { shown } from "./dom.js";
 import { html } from "./html.js";
 
