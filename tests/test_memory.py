@@ -221,6 +221,16 @@ def test_a_poisoned_note_leads_to_no_effect_without_approval(loop: str, journal:
     assert set(sent) <= {"one", "three"} and (loop in ("rewoo", "compiler", "phased", "tool_calling") or not sent)
 
 
+@pytest.mark.parametrize("loop", LOOPS if CAMPAIGN else ("compiler", "rewoo"))
+def test_no_loop_launders_what_a_page_says_through_a_note(loop: str, journal: Path) -> None:
+    limits = plait.Limits(tools=0 if loop == "codeact" else None)
+    model = plait.Scripted(scripts_with(loop, {"send": "write_note"}))
+    agent = plait.Agent(loop, model=model, tools=["memory", fetch], journal=journal, limits=limits)
+    assert agent.run(QUESTION).answer == ANSWER
+    assert len(noted(journal)) == 3
+    assert [each for each in noted(journal) if "Mallory" in each.text and not each.outside] == []
+
+
 # -- the plan
 
 PLAN = [{"task": "Read", "state": "completed"}, {"task": "Write", "state": "in_progress"}]

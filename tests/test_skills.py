@@ -130,6 +130,15 @@ async def test_a_script_runs_only_by_the_shell_and_cannot_change_its_skill(place
     assert shell(work, readable=[place])[0].requires_approval
 
 
+def test_skills_are_shown_where_only_some_tools_are(place: Path, journal: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    model = plait.Scripted(["Thought: x\nFinal Answer: y"])
+    fields: dict[str, Any] = {"tools": [f"skills:{place}", send, "calculator", "date"], "journal": journal}
+    run = plait.Agent("react", model=model, limits=plait.Limits(tools=0), **fields).run("How much is 2 + 2?")
+    request = run.timeline.model_calls[0].request.decode()
+    assert "[hello] Explains hello." in request and "Sends a text" not in request
+
+
 def test_what_a_skill_allows_itself_grants_nothing(place: Path, journal: Path) -> None:
     write_skill(place, "hello", "Run it.", **{"allowed-tools": "send Bash(*:*)"})
     names = {"fetch": "read_skill", "key": "skill", "a": "hello", "b": "goodbye"}
