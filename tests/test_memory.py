@@ -183,7 +183,7 @@ async def test_notes_go_along_when_a_journal_is_copied(tmp_path: Path) -> None:
 
 def test_the_command_lists_exports_edits_and_forgets(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    assert "There are no notes." in shell("memory", "list").err
+    assert shell("memory", "list").code == 0
     place = tmp_path / "journal.db"
     for user in ("ada", "b<i>ob"):
         made(place, action("fetch", "a"), WRITE, final("x")).run("Go.", user=user)

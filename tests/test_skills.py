@@ -237,7 +237,7 @@ def test_a_word_of_skills_needs_trust_and_names_the_same_folders_everywhere(
     for word, said in (
         ("skills", "needs a folder"),
         ("skills:nowhere", "no folder"),
-        ("skills:skills/hello/scripts", "no usable skill"),
+        ("skills:skills/hello/scripts", "0 usable skills"),
     ):
         with pytest.raises(ConfigError, match=said):
             load(word)

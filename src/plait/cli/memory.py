@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 from msgspec import structs, to_builtins
 
@@ -12,7 +10,7 @@ from plait.cli.output import print_json, print_table
 from plait.cli.runs import open_journal
 from plait.core.errors import ConfigError
 from plait.core.text import clean, one_line
-from plait.journal.notes import Memory, MemoryNote, Notes
+from plait.journal.notes import Memory, Notes
 from plait.journal.store import wait_for
 from plait.recorded_runs import format_time
 
@@ -30,23 +28,18 @@ def memory() -> None:
 @options.as_object
 @options.journal
 def list_notes(name: str | None, user: str | None, as_object: bool, journal: str | None) -> None:
-    """List the notes of the memory NAME, or of all: id, time, memory, user, text.
-
-    `--json` exports them with their whole texts, and the runs that wrote them.
-    """
+    """List the notes of the memory NAME, or of all: id, time, memory, user, text. `--json` exports them whole."""
     notes = Notes(open_journal(journal).store)
-    memories = [each for each in wait_for(notes.list_memories()) if name in (None, each.name)]
-    memories = [each for each in memories if user in (None, each.owner)]
+    memories = [m for m in wait_for(notes.list_memories()) if name in (None, m.name) and user in (None, m.owner)]
     found = [(each, note) for each in memories for note in wait_for(notes.list(each))]
     if as_object:
         print_json([{"memory": each.name, "user": each.owner, **to_builtins(note)} for each, note in found])
         return
-    heads = ["id", "written", "memory", "user", "note"]
-    rows = [[note.id, format_time(note.at), each.name, clean(each.owner), _describe(note)] for each, note in found]
-    if rows:
-        print_table(heads, rows)
-    else:
-        click.echo("There are no notes.", err=True)
+    rows = [
+        [note.id, format_time(note.at), m.name, clean(m.owner), "(outside) " * note.outside + one_line(note.text)]
+        for m, note in found
+    ]
+    print_table(["id", "written", "memory", "user", "note"], rows)
 
 
 @memory.command("edit", short_help="Change the text of a note.")
@@ -56,17 +49,11 @@ def list_notes(name: str | None, user: str | None, as_object: bool, journal: str
 @user
 @options.journal
 def edit(name: str, note: str, text: str, user: str, journal: str | None) -> None:
-    """Give the NOTE of the memory NAME another TEXT (- reads it from stdin).
-
-    A note that was written after content from outside was read stays marked.
-    """
+    """Give the NOTE of the memory NAME another TEXT. The mark of content from outside stays."""
     notes, where = Notes(open_journal(journal).store), Memory(user, name)
-    found = wait_for(notes.list(where, [note]))
-    if not found:
-        raise ConfigError(f"The memory {name!r} has no note {note!r}.", hint="`plait memory list` shows them.")
-    words = (sys.stdin.read() if text == "-" else text).strip()
-    wait_for(notes.write(where, structs.replace(found[0], text=words, call="")))
-    click.echo(f"Note {clean(note)} is changed.", err=True)
+    for found in wait_for(notes.list(where, [note])):
+        return wait_for(notes.write(where, structs.replace(found, text=text.strip(), call="")))
+    raise ConfigError(f"The memory {name!r} has no note {note!r}.", hint="`plait memory list` shows them.")
 
 
 @memory.command("forget", short_help="Remove notes.")
@@ -81,9 +68,4 @@ def forget(name: str, note: tuple[str, ...], user: str, journal: str | None, **g
     if bool(note) is given["all"]:
         raise ConfigError("Name the notes to remove, or give --all.", hint="`plait memory list` shows them.")
     wanted = note or [each.id for each in wait_for(notes.list(where))]
-    wait_for(notes.forget(where, wanted))
-    click.echo(f"Removed: {len(wanted)}.", err=True)
-
-
-def _describe(note: MemoryNote) -> str:
-    return f"{'(outside) ' if note.outside else ''}{one_line(note.text)}"
+    click.echo(f"Removed: {wait_for(notes.forget(where, wanted))} of {len(wanted)}.", err=True)

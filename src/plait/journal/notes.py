@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError, JournalError
-from plait.core.text import format_count
 from plait.journal import codec, redaction
 from plait.journal.records import RunHead
 from plait.journal.served_runs import RunLabel
 from plait.journal.store import NoJournal, Store
-
-Scrub: TypeAlias = Callable[[bytes], bytes]
 
 MEMORIES = "memory"
 """The kind under which memories are kept, by the kind of their notes."""
@@ -55,8 +50,10 @@ class MemoryNote(Struct, frozen=True, omit_defaults=True):
 
 def find_owner(head: RunHead | None) -> str:
     """Return the owner of what a run notes: its user, else the client of the server that began it."""
-    label = RunLabel.parse(head.label) if head is not None and not head.user else None
-    return head.user if head is not None and head.user else name_client(label.owner if label is not None else "")
+    if head is None or head.user:
+        return head.user if head is not None else ""
+    label = RunLabel.parse(head.label)
+    return name_client(label.owner) if label is not None else ""
 
 
 def name_client(owner: str) -> str:
@@ -65,59 +62,49 @@ def name_client(owner: str) -> str:
 
 
 class Notes:
-    """The memories of a store. Raises `JournalError` if it cannot be used, `ConfigError` for what cannot be noted."""
+    """The memories of a store. Raises `JournalError` if it cannot be used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_memories(self) -> list[Memory]:
         """Return the memories that were ever written to, in the order of their first note."""
-        try:
-            return [_read(each.data, Memory) for each in await self._store.list_kept(MEMORIES)]
-        except NoJournal:
-            return []
+        return [found for found, _ in await self._read(MEMORIES, None, Memory)]
 
     async def list(self, memory: Memory, ids: Iterable[str] | None = None) -> list[MemoryNote]:
         """Return the notes of a memory, or those with these ids, the newest first."""
-        try:
-            found = await self._store.list_kept(memory.kind, ids)
-        except NoJournal:
-            return []
-        notes = [structs.replace(_read(each.data, MemoryNote), at=each.at) for each in found]
-        return sorted(notes, key=lambda note: note.at, reverse=True)
+        found = [structs.replace(note, at=at) for note, at in await self._read(memory.kind, ids, MemoryNote)]
+        return sorted(found, key=lambda note: note.at, reverse=True)
 
     async def write(
-        self, memory: Memory, note: MemoryNote, *, scrub: Scrub | None = None, is_new: bool = False
-    ) -> MemoryNote:
-        """Write a note in place of that with its id, or one that `is_new`. Returns it as it is kept. What the same call
-        has written before is left as it is."""
+        self, memory: Memory, note: MemoryNote, scrub: Callable[[bytes], bytes] | None = None, *, is_new: bool = False
+    ) -> None:
+        """Write a note in place of that with its id, or one that `is_new`. What the same call has written before is
+        left as it is. Raises `ConfigError` for what cannot be noted."""
+        there = {each.id: each for each in await self.list(memory)}
+        before, hint = there.get(note.id), "Look at the notes that there are. Forget or join some."
+        if before is not None and note.call and before.call == note.call:
+            return
         if not note.text.strip() or len(note.text) > MAX_NOTE:
             raise ConfigError(f"A note has 1 to {MAX_NOTE:,} characters, and this one {len(note.text):,}.")
-        there = await self.list(memory)
-        before = next((each for each in there if each.id == note.id), None)
-        if before is not None and note.call and before.call == note.call:
-            return before
-        if before is None and not is_new:
-            raise ConfigError(f"There is no note {note.id[:40]!r}.", hint="Look at the notes that there are.")
-        if before is None and len(there) >= MAX_NOTES:
-            raise ConfigError(f"There are {MAX_NOTES:,} notes already.", hint="Forget or join some.")
+        if before is None and (not is_new or len(there) >= MAX_NOTES):
+            said = f"There are {MAX_NOTES:,} notes already." if is_new else f"There is no note {note.id[:40]!r}."
+            raise ConfigError(said, hint=hint)
         await self._store.keep(MEMORIES, memory.kind, "", codec.encode(memory), replace=False)
         data = (scrub or redaction.scrubber(()))(codec.encode(structs.replace(note, at=0.0)))
         await self._store.keep(memory.kind, note.id, note.run, data)
-        return structs.replace(_read(data, MemoryNote), at=time.time())
 
-    async def forget(self, memory: Memory, ids: Iterable[str]) -> None:
-        """Remove notes. Raises `ConfigError` if one is not there."""
-        wanted = dict.fromkeys(ids)
-        there = {each.id for each in await self.list(memory, wanted)}
-        if missing := [each[:40] for each in wanted if each not in there]:
-            hint = f"{format_count(len(missing), 'note')} of {len(wanted)} cannot be found. Nothing was removed."
-            raise ConfigError(f"There is no note {', '.join(missing)}.", hint=hint)
-        await self._store.forget(memory.kind, wanted)
+    async def forget(self, memory: Memory, ids: Iterable[str]) -> int:
+        """Remove notes. Returns how many of them were there."""
+        there = [each.id for each in await self.list(memory, ids)]
+        await self._store.forget(memory.kind, there)
+        return len(there)
 
-
-def _read(data: bytes, kind: type[codec.T]) -> codec.T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (ValueError, RecursionError) as why:
-        raise JournalError(f"What the journal keeps of a memory can't be read: {why}.") from None
+    async def _read(self, kind: str, ids: Iterable[str] | None, type: type[codec.T]) -> Sequence[tuple[codec.T, float]]:
+        try:
+            kept = await self._store.list_kept(kind, ids)
+            return [(msgspec.json.decode(each.data, type=type), each.at) for each in kept]
+        except NoJournal:
+            return []
+        except (ValueError, RecursionError) as why:
+            raise JournalError(f"What the journal keeps of a memory can't be read: {why}.") from None

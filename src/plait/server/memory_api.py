@@ -30,46 +30,37 @@ class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def memory_routes(manager: RunManager) -> list[ApiRoute]:
-    api = MemoryApi(Notes(manager.journal.store))
-    return [
-        ApiRoute("/api/notes", api.notes, role=ANY),
-        ApiRoute("/api/notes", api.change, methods=["POST"], body=NoteBody, role=ANY),
-    ]
+    """Return the routes of notes."""
+    store = Notes(manager.journal.store)
 
-
-class MemoryApi:
-    """The routes of notes."""
-
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-
-    async def notes(self, request: Request) -> Response:
+    async def notes(request: Request) -> Response:
         """Return the memories that the caller sees, with their notes, the newest first."""
-        caller: Caller = request.state.caller
-        memories = [
-            {"name": each.name, "owner": each.owner, "notes": to_builtins(await self._notes.list(each))}
-            for each in await self._notes.list_memories()
-            if caller.full or each.owner == _find_owner(caller)
-        ]
-        return json_response({"memories": [each for each in memories if each["notes"]], "all": caller.full})
+        caller, found = request.state.caller, []
+        for each in await store.list_memories():
+            if caller.full or each.owner == _find_owner(caller):
+                found.append({"name": each.name, "owner": each.owner, "notes": to_builtins(await store.list(each))})
+        return json_response({"memories": [each for each in found if each["notes"]], "all": caller.full})
 
-    async def change(self, request: Request) -> Response:
+    async def change(request: Request) -> Response:
         """Change or remove a note. A changed note stays marked as content from outside if it was."""
         given, caller = await parse_body(request, NoteBody), request.state.caller
-        is_others = caller.full and given.owner is not None
-        memory = Memory(given.owner or "" if is_others else _find_owner(caller), given.memory)
-        found = await self._notes.list(memory, [given.id])
+        own = given.owner if caller.full and given.owner is not None else _find_owner(caller)
+        memory = Memory(own, given.memory)
+        found = await store.list(memory, [given.id])
         if not found or found[0].text != given.was:
             said = "The note has changed meanwhile." if found else "There is no such note."
             raise RequestRejected(409 if found else 404, said, hint="Load the page again.", code="changed")
+        if given.text is None:
+            await store.forget(memory, [given.id])
+            return await notes(request)
         try:
-            if given.text is None:
-                await self._notes.forget(memory, [given.id])
-            else:
-                await self._notes.write(memory, structs.replace(found[0], text=given.text.strip(), call=""))
+            await store.write(memory, structs.replace(found[0], text=given.text.strip(), call=""))
         except ConfigError as why:
-            raise RequestRejected(400, why.message, hint=why.hint, param="text") from None
-        return await self.notes(request)
+            raise RequestRejected(400, why.message, param="text") from None
+        return await notes(request)
+
+    at = "/api/notes"
+    return [ApiRoute(at, notes, role=ANY), ApiRoute(at, change, methods=["POST"], body=NoteBody, role=ANY)]
 
 
 def _find_owner(caller: Caller) -> str:

@@ -16,12 +16,8 @@ from plait.toolkits.passages import make_meaning_search
 from plait.tools.tool import Tool, tool
 
 APPROVED = ",approved"
-MOST = 50
-"""Maximum number of notes that a search returns."""
-SECONDS = 900.0
-"""Time limit of a search. The first one loads the embedder."""
-
-_NAME = re.compile(r"\w[\w.-]{0,63}")
+MOST, SECONDS = 50, 900.0
+"""Maximum number of notes that a search returns, and its time limit: the first one loads the embedder."""
 
 
 def memory(name: str = "notes", *, approved: bool = False) -> tuple[Tool, ...]:
@@ -32,7 +28,7 @@ def memory(name: str = "notes", *, approved: bool = False) -> tuple[Tool, ...]:
     change waits for the user's approval. Raises `ConfigError` for an invalid name.
     """
     approved, name = approved or name.endswith(APPROVED), name.removesuffix(APPROVED)
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"\w[\w.-]{0,63}", name):
         hint = "Write memory:NAME, with at most 64 letters, digits, dots and hyphens."
         raise ConfigError(f"{name[:80]!r} can't be the name of a memory.", hint=hint)
 
@@ -45,16 +41,18 @@ def memory(name: str = "notes", *, approved: bool = False) -> tuple[Tool, ...]:
             limit: How many notes, at most 50.
         """
         services, notes, where = _open(ctx, name)
-        found, said = await notes.list(where), ""
-        limit = min(max(limit, 1), MOST)
+        found, said, limit = await notes.list(where), "", min(max(limit, 1), MOST)
         if query.strip() and len(found) > limit:
             search = await asyncio.to_thread(make_meaning_search, [each.text for each in found], "local")
             ranked, said = await asyncio.to_thread(search, query.strip()[:1000])
             found = [found[number] for number in ranked]
-        found = found[:limit]
-        if any(each.outside for each in found):
-            services.outside = True
-        return "\n\n".join([*map(_show, found), *([said] if said else [])]) or "There are no notes on this."
+        shown = []
+        for each in found[:limit]:
+            services.outside |= each.outside
+            origin = ", written after content from outside was read" if each.outside else ""
+            day = datetime.fromtimestamp(each.at).astimezone()
+            shown.append(f"[{each.id}] ({day:%Y-%m-%d}{origin})\n{each.text}")
+        return "\n\n".join(filter(None, [*shown, said])) or "There are no notes on this."
 
     @tool(idempotent=True, requires_approval=approved)
     async def write_note(ctx: Context[Any], text: str, replaces: str = "") -> str:
@@ -69,10 +67,10 @@ def memory(name: str = "notes", *, approved: bool = False) -> tuple[Tool, ...]:
         note = replaces.strip().strip("[]") or call[:10]
         made = MemoryNote(note, text.strip(), 0.0, ctx.run_id, call, services.has_read_outside)
         try:
-            kept = await notes.write(where, made, scrub=services.engine.log.scrub, is_new=not replaces.strip())
+            await notes.write(where, made, services.engine.log.scrub, is_new=not replaces.strip())
         except ConfigError as why:
             raise ToolError(why.message, hint=why.hint or f"At most {MAX_NOTE:,} characters.") from None
-        return f"Note {kept.id} is kept."
+        return f"Note {note} is kept."
 
     @tool(idempotent=True, destructive=True, requires_approval=approved)
     async def forget_note(ctx: Context[Any], note: str) -> str:
@@ -83,10 +81,8 @@ def memory(name: str = "notes", *, approved: bool = False) -> tuple[Tool, ...]:
         """
         _, notes, where = _open(ctx, name)
         wanted = note.strip().strip("[]")
-        if not await notes.list(where, [wanted]):
-            return f"There is no note {wanted[:40]!r}."  # or it was removed before a crash
-        await notes.forget(where, [wanted])
-        return f"Note {wanted} is removed."
+        is_removed = await notes.forget(where, [wanted])  # or was it before a crash?
+        return f"Note {wanted} is removed." if is_removed else f"There is no note {wanted[:40]!r}."
 
     return (search_notes, write_note, forget_note)
 
@@ -96,12 +92,5 @@ def _open(ctx: Context[Any], name: str) -> tuple[ToolServices, Notes, Memory]:
     if ctx.services is None:
         raise ToolError("This call belongs to no run.")
     if (store := ctx.services.engine.store) is None:
-        hint = "The user can give the agent a journal."
-        raise ToolError("This agent keeps no journal, so it has no memory.", hint=hint)
+        raise ToolError("This agent keeps no journal, so it has no memory.", hint="Go on without notes.")
     return ctx.services, Notes(store), Memory(find_owner(ctx.services.engine.top.head), name)
-
-
-def _show(note: MemoryNote) -> str:
-    day = datetime.fromtimestamp(note.at).astimezone()
-    origin = ", written after content from outside was read" if note.outside else ""
-    return f"[{note.id}] ({day:%Y-%m-%d}{origin})\n{note.text}"

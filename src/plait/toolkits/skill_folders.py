@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -27,35 +26,26 @@ from plait.tools.tool import Tool, tool
 SKILL_FILE = "SKILL.md"
 MAX_SKILL, MAX_HEADER = 1_000_000, 20_000
 """Maximum size of a SKILL.md in bytes, and of what stands between its `---` lines in characters."""
-MAX_DEPTH, MAX_TOKENS = 10, 2_000
-"""Maximum depth of the values in that header, and of their parts."""
-MAX_SKILLS, MAX_DESCRIPTION, MAX_DESCRIPTIONS = 200, 1_024, 20_000
-"""Maximum number of skills, and of the characters of a description and of all of them."""
-MAX_ENTRIES = 5_000
-"""Maximum number of entries of a folder that are looked at."""
+MAX_DEPTH, MAX_TOKENS = 12, 2_000
+"""Maximum depth of that header's YAML, and of its parts."""
+MAX_ENTRIES, MAX_SKILLS, MAX_DESCRIPTION, MAX_DESCRIPTIONS = 5_000, 200, 1_024, 20_000
+"""Maximum number of names in a folder that are looked at, of skills, and of characters of one and all descriptions."""
 LISTED, LINES = 50, 800
 """Maximum number of a skill's files that are listed, and of lines that are shown at once."""
 TRUSTED = ",trusted"
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _HEADER = re.compile(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-
 _PLAIN = re.compile(r"^(name|description):[ \t]+(\w.*)$", re.MULTILINE)
-_FLOWS = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
-_BEGINS = (*_FLOWS, yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
-_ENDS = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 class Skill(Struct, frozen=True):
-    """A skill: where it is (`path` in `folder`, "" for the folder itself), and what the model sees of it."""
+    """A skill: where it is (`path` in `folder`, which ends in / or is ""), and what the model sees of it."""
 
     name: str
     description: str
     folder: Folder
     path: str
-
-    def at(self, file: str) -> str:
-        return f"{self.path}/{file}" if self.path else file
 
 
 def skills(*folders: str | Path, trusted: bool = False) -> tuple[Tool, ...]:
@@ -76,14 +66,10 @@ def skills(*folders: str | Path, trusted: bool = False) -> tuple[Tool, ...]:
             if (other := found.setdefault(each.name, each)) is not each:
                 places = (str(one.folder.root / one.path) for one in (other, each))
                 raise ConfigError(f"Two skills are named {each.name}: {' and '.join(places)}.", hint="Rename one.")
-    if not found:
+    if not 1 <= len(found) <= MAX_SKILLS:
         where = ", ".join(str(Path(folder).expanduser().absolute()) for folder in given)
-        hint = f"Each skill is a folder in it with a {SKILL_FILE}."
-        raise ConfigError(f"There is no usable skill in {where}.", hint=hint)
-    if len(found) > MAX_SKILLS:
-        raise ConfigError(
-            f"There are {len(found):,} skills; at most {MAX_SKILLS} can be listed.", hint="Leave some out."
-        )
+        hint = f"Each skill is a folder in it with a {SKILL_FILE}. At most {MAX_SKILLS} can be listed."
+        raise ConfigError(f"There are {len(found):,} usable skills in {where}.", hint=hint)
     room = min(MAX_DESCRIPTION, MAX_DESCRIPTIONS // len(found))
     lines = [f"[{each.name}] {cut_text(each.description, room)}" for each in found.values()]
 
@@ -105,9 +91,9 @@ def skills(*folders: str | Path, trusted: bool = False) -> tuple[Tool, ...]:
         if (wanted := found.get(skill.strip().strip("[]`'\""))) is None:
             raise ToolError(f"There is no skill {cut_text(skill, 80)!r}.", hint=f"There are: {', '.join(found)}.")
         if file.strip().removeprefix("./") in ("", SKILL_FILE):
-            text, about = _read_skill_file(wanted.folder, wanted.at(SKILL_FILE))[1], _describe_files(wanted)
+            text, about = _read_skill_file(wanted.folder, wanted.path + SKILL_FILE)[1], _describe_files(wanted)
             return f"{about}\n{show_lines(SKILL_FILE, text, max(first_line, 1), LINES)}"
-        text = show_hidden(wanted.folder.read_text(wanted.at(file.strip())))
+        text = show_hidden(wanted.folder.read_text(wanted.path + file.strip()))
         return show_lines(file.strip(), text, max(first_line, 1), LINES)
 
     return (structs.replace(read_skill, always_shown=True),)
@@ -115,29 +101,17 @@ def skills(*folders: str | Path, trusted: bool = False) -> tuple[Tool, ...]:
 
 def _find_skills(folder: Folder) -> Iterator[Skill]:
     """Yield the skills of a folder, by name: the folder itself, or its folders that have a SKILL.md."""
-    with os.scandir(folder.descriptor) as entries:
-        names = sorted(each.name for each in islice(entries, MAX_ENTRIES))
-    for path in [""] if SKILL_FILE in names else names:
-        place = f"{path}/{SKILL_FILE}" if path else SKILL_FILE
+    names = sorted(os.listdir(folder.descriptor))[:MAX_ENTRIES]
+    for path in [""] if SKILL_FILE in names else [f"{name}/" for name in names if name[0] != "."]:
+        if not os.path.lexists(folder.root / path / SKILL_FILE):
+            continue  # a folder, and no skill
         try:
-            kind = os.stat(path or ".", dir_fd=folder.descriptor, follow_symlinks=False).st_mode
-            if path.startswith(".") or not (stat.S_ISDIR(kind) or stat.S_ISLNK(kind)):
-                continue
-            if stat.S_ISLNK(kind):
-                raise ToolError("it is a symbolic link, and links are not followed")
-            inside = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder.descriptor)
-            try:
-                os.stat(SKILL_FILE, dir_fd=inside, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # a folder, and no skill
-            finally:
-                os.close(inside)
-            name, description = _read_header(_read_skill_file(folder, place)[0])
-        except (ToolError, OSError) as why:
-            said = why.message if isinstance(why, ToolError) else why.strerror
-            warnings.warn(f"The skill {one_line(str(folder.root / path))} is left out: {said}", stacklevel=4)
-            continue
-        yield Skill(name, description, folder, path)
+            name, description = _read_header(_read_skill_file(folder, f"{path}{SKILL_FILE}")[0])
+        except ToolError as why:
+            place = one_line(str(folder.root / path))
+            warnings.warn(f"The skill {place} is left out: {why.message}", stacklevel=4)
+        else:
+            yield Skill(name, description, folder, path)
 
 
 def _read_skill_file(folder: Folder, path: str) -> tuple[str, str]:
@@ -164,7 +138,8 @@ def _read_header(header: str) -> tuple[str, str]:
         for n, token in enumerate(yaml.scan(header)):
             if isinstance(token, yaml.AnchorToken | yaml.AliasToken | yaml.TagToken):
                 raise ToolError("its header has YAML anchors, aliases or tags; write plain values.")
-            depth += isinstance(token, _BEGINS) - isinstance(token, _ENDS)
+            kind = type(token).__name__  # BlockMappingStartToken, FlowSequenceEndToken ...
+            depth += kind.endswith("StartToken") - kind.endswith("EndToken")
             if depth > MAX_DEPTH or n > MAX_TOKENS:  # reading such a header takes long
                 raise ToolError("its header is nested too deep, or has too many parts.")
         found = yaml.load(header, yaml.BaseLoader)  # all values are texts, lists and mappings of them
@@ -185,10 +160,7 @@ def _read_header(header: str) -> tuple[str, str]:
 
 def _describe_files(skill: Skill) -> str:
     """Return a line that names the folder of a skill and its files."""
-    names: list[str] = []
-    for each in skill.folder.walk(skill.at("**")):
-        if (name := each.path.removeprefix(f"{skill.path}/" if skill.path else "")) != SKILL_FILE:
-            names.append(f"{name} ({each.size:,} bytes)" if len(names) < LISTED else "...")
-        if len(names) > LISTED:
-            break
+    walked = skill.folder.walk(f"{skill.path}**")
+    found = [f"{each.path.removeprefix(skill.path)} ({each.size:,} bytes)" for each in islice(walked, LISTED)]
+    names = [each for each in found if not each.startswith(f"{SKILL_FILE} ")] + ["..."] * (len(found) == LISTED)
     return f"[Skill {skill.name}, folder {skill.folder.root / skill.path}. Other files: {', '.join(names) or 'none'}.]"

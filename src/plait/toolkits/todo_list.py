@@ -35,12 +35,11 @@ def todo() -> tuple[Tool, ...]:
         Args:
             tasks: The whole plan. A state is pending, in_progress or completed.
         """
-        if not 1 <= len(tasks) <= MAX_TASKS:
-            raise ToolError(f"A plan has 1 to {MAX_TASKS} tasks, and this one {len(tasks)}.")
         plan = [(one_line(each["task"]), each["state"]) for each in tasks]
-        for name, _ in plan:
-            if not 1 <= len(name) <= MAX_TASK:
-                raise ToolError(f"A task has 1 to {MAX_TASK} characters, and this one not: {name[:80]!r}.")
+        if not 1 <= len(plan) <= MAX_TASKS:
+            raise ToolError(f"A plan has 1 to {MAX_TASKS} tasks, and this one {len(plan)}.")
+        if wrong := [name for name, _ in plan if not 1 <= len(name) <= MAX_TASK]:
+            raise ToolError(f"A task has 1 to {MAX_TASK} characters, and this one not: {wrong[0][:80]!r}.")
         count = sum(state == "completed" for _, state in plan)
         now = next((f", now: {name}" for name, state in plan if state == "in_progress"), "")
         lines = [f"{count} of {len(plan)} done{now}", *(f"{SIGNS[state]} {name}" for name, state in plan)]

@@ -136,14 +136,11 @@ def anchor_word(word: str) -> str:
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
     if toolkit in FOLDERS:  # an option may follow the path
+        argument, *option = re.split(r",(?=(?:read_only|trusted)\Z)", argument)
         is_list = toolkit in ("shell", "skills") and not os.path.isdir(os.path.expanduser(argument))
-        option = re.search(r",(read_only|trusted)\Z", argument)
-        argument, option_text = (argument[: option.start()], option[0]) if option else (argument, "")
-        found = []
-        for path in argument.split(",") if is_list else [argument]:
-            key, path = ("readable=", path.removeprefix("readable=")) if path.startswith("readable=") else ("", path)
-            found.append(key + os.path.abspath(os.path.expanduser(path)))
-        return f"{prefix}{toolkit}:{','.join(found)}{option_text}"
+        paths = re.split(r"(,readable=|,)", argument) if is_list else [argument]  # paths, and what is between them
+        paths[::2] = [os.path.abspath(os.path.expanduser(path)) for path in paths[::2]]
+        return f"{prefix}{toolkit}:{','.join([''.join(paths), *option])}"
     if argument and toolkit not in WORDED and os.path.exists(argument):
         return f"{prefix}{toolkit}:{os.path.abspath(argument)}"
     return word

@@ -40,36 +40,27 @@ def read_context_files(given: str | Path | None) -> str:
     if place.is_file():
         return f"{HEAD}\n\n## {place.name}\n\n{_read(place, MAX_BYTES, needs_trust=False)}"
     top = next((each for each in (place, *place.parents) if (each / ".git").exists()), place)
-    found, room, wrong, untrusted = dict[Path, str](), MAX_BYTES, list[str](), list[Path]()
+    found, room, untrusted = dict[Path, str](), MAX_BYTES, list[str]()
     for file in _list_files(place, top):
         try:
-            text = _read(file, room, needs_trust=True)
-        except ConfigError as why:
-            wrong.append(why.message)
-        except PermissionError:
-            untrusted.append(file)
-        else:
-            found[file] = text
+            found[file] = text = _read(file, room, needs_trust=True)
             room -= len(text.encode())
+        except ConfigError as why:
+            warnings.warn(f"A context file is left out. {one_line(why.message)}", stacklevel=2)
+        except PermissionError:
+            untrusted.append(f"plait trust {shlex.quote(os.path.relpath(file))}")
     if untrusted:
-        commands = ", ".join(f"plait trust {shlex.quote(os.path.relpath(each))}" for each in untrusted[:5])
-        wrong.append(f"Not trusted: {len(untrusted)} of the project's {CONTEXT_FILE}. Read them, then run: {commands}.")
-    for each in wrong:
-        warnings.warn(f"A context file is left out. {one_line(each)}", stacklevel=2)
-    parts = [
-        f"## {file.relative_to(top)}\n\n{found[file]}"
-        for file in sorted(found, key=lambda file: (len(file.parts), file))
-    ]
+        said = f"{len(untrusted)} of the project's {CONTEXT_FILE}. Read them, then run: {', '.join(untrusted[:5])}."
+        warnings.warn(f"A context file is left out. Not trusted: {one_line(said)}", stacklevel=2)
+    outermost_first = sorted(found, key=lambda file: (len(file.parts), file))
+    parts = [f"## {file.relative_to(top)}\n\n{found[file]}" for file in outermost_first]
     return "\n\n".join([HEAD, *parts]) if parts else ""
 
 
 def _list_files(place: Path, top: Path) -> Iterator[Path]:
     """Yield the context files that count in a folder, the nearest first: its own, those above, those below."""
-    for folder in (place, *place.parents):
-        if os.path.lexists(folder / CONTEXT_FILE):
-            yield folder / CONTEXT_FILE
-        if folder == top:
-            break
+    above = [each for each in (place, *place.parents) if each.is_relative_to(top)]
+    yield from (each / CONTEXT_FILE for each in above if os.path.lexists(each / CONTEXT_FILE))
     depth = len(place.parts)
     for at, below, names in islice(os.walk(place), MAX_FOLDERS):
         is_end = len(Path(at).parts) - depth >= MAX_DEPTH
@@ -87,8 +78,7 @@ def _read(file: Path, room: int, *, needs_trust: bool) -> str:
         said = "it is a symbolic link" if file.is_symlink() else why.strerror
         raise ConfigError(f"{file} can't be read: {said}.") from None
     if len(content) > room:
-        hint = f"All of them together may have {MAX_BYTES:,} bytes."
-        raise ConfigError(f"{file} does not fit: {len(content):,} bytes. {hint}")
+        raise ConfigError(f"{file} does not fit: all of them together may have {MAX_BYTES:,} bytes.")
     if needs_trust and not is_trusted(file, content):
         raise PermissionError(str(file))
     if (text := decode_text(content)) is None:
