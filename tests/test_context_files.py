@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import plait
 from cli_support import Shell, action, final
@@ -136,6 +137,17 @@ def test_all_files_together_have_a_size_and_the_nearest_come_first(project: Path
     with pytest.warns(UserWarning, match="packages/AGENTS.md does not fit"):
         text = read_context_files(project / "packages" / "api")
     assert "packages/api word" in text and "Use tabs." in text and len(text.encode()) < MAX_BYTES + 1_000
+
+
+def test_a_journal_of_others_does_not_choose_what_is_read(project: Path, journal: Path) -> None:
+    (project / "private.txt").write_text("coal-mine-7")
+    model = plait.Scripted([final("x")])
+    run = plait.Agent("react", model=model, journal=journal).run("Go.")
+    head = Journal(journal).head(run.id)
+    head = structs.replace(head, settings={**head.settings, "context_files": str(project / "private.txt")})
+    again = plait.Agent.from_journal(head, journal=str(journal), model=model)
+    assert again.context_files is None
+    assert plait.Agent.from_journal(head, journal=str(journal), load_tools=True, model=model).context_files
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
