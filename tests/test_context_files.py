@@ -105,10 +105,10 @@ def test_nothing_is_read_without_trust_in_exactly_this_content(project: Path) ->
         assert "Mallory" in read_context_files(project)
 
 
-def test_a_file_that_is_named_needs_no_trust(project: Path) -> None:
+def test_invisible_characters_are_shown(project: Path) -> None:
     (project / "AGENTS.md").write_text("Be brief.\u202e\U000e0041")
-    text = read_context_files(project / "AGENTS.md")
-    assert text.endswith("## AGENTS.md\n\nBe brief.[U+202E][U+E0041]")
+    trust(project / "AGENTS.md")
+    assert "Be brief.[U+202E][U+E0041]" in read_context_files(project)
 
 
 def test_links_large_files_and_other_contents_are_left_out(project: Path, tmp_path: Path) -> None:
@@ -140,18 +140,17 @@ def test_all_files_together_have_a_size_and_the_nearest_come_first(project: Path
 
 
 def test_a_journal_of_others_does_not_choose_what_is_read(project: Path, journal: Path) -> None:
-    (project / "private.txt").write_text("coal-mine-7")
     model = plait.Scripted([final("x")])
     run = plait.Agent("react", model=model, journal=journal).run("Go.")
     head = Journal(journal).head(run.id)
-    head = structs.replace(head, settings={**head.settings, "context_files": str(project / "private.txt")})
+    head = structs.replace(head, settings={**head.settings, "context_files": str(project)})
     again = plait.Agent.from_journal(head, journal=str(journal), model=model)
     assert again.context_files is None
     assert plait.Agent.from_journal(head, journal=str(journal), load_tools=True, model=model).context_files
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no folder or file"):
+    with pytest.raises(ConfigError, match="no folder"):
         plait.Agent("react", model=plait.Scripted([]), context_files=tmp_path / "no", journal=False).run("?")
 
 

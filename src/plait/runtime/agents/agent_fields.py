@@ -199,11 +199,10 @@ class AgentFields(Generic[DepsT, OutputT]):
     context_files: Annotated[
         str | Path | None,
         Option(
-            "A project's folder whose AGENTS.md, with those above and below, are instructions; or one such file.",
-            "--context-files DIR",
             "A project's folder whose AGENTS.md, with those above and below, are instructions.",
+            "--context-files DIR",
             fits=lambda given: given is None or _is_path(given),
-            wanted="the path of a folder or a file, or None",
+            wanted="the path of a folder, or None",
             record=lambda agent: os.path.abspath(Path(given).expanduser()) if (given := agent.context_files) else None,
             page="skills.md#context-files",
         ),

@@ -31,19 +31,18 @@ HEAD = (
 
 def read_context_files(given: str | Path | None) -> str:
     """Return the text of the context files of a folder, the topmost first; "" without a folder, or if none is trusted.
-    A file that is named itself needs no trust. Warns of those that are left out. Raises `ConfigError`."""
+    Warns of those that are left out. Raises `ConfigError` if there is no folder."""
     if given is None:
         return ""
     place = Path(os.path.abspath(Path(given).expanduser()))
-    if not place.exists():
-        raise ConfigError(f"There is no folder or file {given} for context_files.", hint=f"Looked for {place}.")
-    if place.is_file():
-        return f"{HEAD}\n\n## {place.name}\n\n{_read(place, MAX_BYTES, needs_trust=False)}"
+    if not place.is_dir():
+        hint = f"Looked for {place}. The text of a file is instructions=, or --instructions @FILE."
+        raise ConfigError(f"There is no folder {given} for context_files.", hint=hint)
     top = next((each for each in (place, *place.parents) if (each / ".git").exists()), place)
     found, room, untrusted = dict[Path, str](), MAX_BYTES, list[str]()
     for file in _list_files(place, top):
         try:
-            found[file] = text = _read(file, room, needs_trust=True)
+            found[file] = text = _read(file, room)
             room -= len(text.encode())
         except ConfigError as why:
             warnings.warn(f"A context file is left out. {one_line(why.message)}", stacklevel=2)
@@ -69,7 +68,7 @@ def _list_files(place: Path, top: Path) -> Iterator[Path]:
             yield Path(at) / CONTEXT_FILE
 
 
-def _read(file: Path, room: int, *, needs_trust: bool) -> str:
+def _read(file: Path, room: int) -> str:
     """Return the text of a file. Raises `PermissionError` without trust, `ConfigError` if it can't be used."""
     try:
         with open_file(file, os.O_NOFOLLOW | os.O_NONBLOCK) as opened:
@@ -79,7 +78,7 @@ def _read(file: Path, room: int, *, needs_trust: bool) -> str:
         raise ConfigError(f"{file} can't be read: {said}.") from None
     if len(content) > room:
         raise ConfigError(f"{file} does not fit: all of them together may have {MAX_BYTES:,} bytes.")
-    if needs_trust and not is_trusted(file, content):
+    if not is_trusted(file, content):
         raise PermissionError(str(file))
     if (text := decode_text(content)) is None:
         raise ConfigError(f"{file} is not text.")
