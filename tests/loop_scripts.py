@@ -6,6 +6,7 @@ A turn is a text, or the calls of a reply: pairs of a tool's name and its argume
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeAlias
 
 from plait.core import Call, Reply
@@ -150,3 +151,19 @@ SCRIPTS: dict[str, dict[str, list[Turn]]] = {
         "research": [(("search", {"query": "museums"}),), "Two museums are open."],
     },
 }
+
+
+def scripts_with(loop: str, names: dict[str, str]) -> dict[str, list[str | Reply]]:
+    """The script of a loop with other names of tools and arguments in place of fetch, send, key and text, and other
+    values in place of "a" and "b"."""
+
+    def rename(given: Any) -> Any:
+        if isinstance(given, str):
+            return re.sub(
+                r"\b(fetch|send|key|text)\b|(?<=[\[\"])[ab](?=[\]\"])", lambda m: names.get(m[0], m[0]), given
+            )
+        if isinstance(given, tuple):
+            return tuple(map(rename, given))
+        return {names.get(key, key): names.get(value, value) for key, value in given.items()}
+
+    return {phase: [reply_of(rename(turn)) for turn in turns] for phase, turns in SCRIPTS[loop].items()}

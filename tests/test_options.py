@@ -42,6 +42,7 @@ WORDS: dict[str, Any] = {
     "prompts": "prompts",
     "system": "system.txt",
     "instructions": "Be brief.",
+    "context_files": "prompts",
     "schema": "schema.json",
     "embedder": "local-words",
     "journal": "other.db",
@@ -69,6 +70,7 @@ OBJECTS: dict[str, Any] = {
     "prompts": "prompts",
     "system": "You are brief.",
     "instructions": "Be brief.",
+    "context_files": "prompts",
     "name": "support",
     "output": {"type": "object", "properties": {"city": {"type": "string"}}},
     "history": plait.History(share=0.5, embedder="openai:small"),
@@ -166,8 +168,8 @@ def test_the_head_of_a_run_has_an_option_and_a_resume_keeps_it(folder: Path, opt
     run = agent.run("6*7?")
     head = Journal.at(folder / "runs.db").run(run.id).head
     again = make_recorded_agent(head, {}, journal=str(folder / "runs.db"), load_tools=True)
-    if option.name == "prompts":
-        assert again.prompts == str(folder / "prompts")
+    if option.name in ("prompts", "context_files"):
+        assert read(again, option) == str(folder / value)
     elif option.name == "limits":
         assert again.limits == msgspec.structs.replace(agent.limits, tools=None)  # the run had no choice of tools
     elif option.name == "output":

@@ -77,7 +77,7 @@ OUTSIDE = {
     *("lookup", "get_user_location", "get_current_weather", "get_daily_weather_forecast", "fetch", "web_search"),
     *("search_location_geocoordinates", "wikipedia_search", "wikipedia_page", "get_weekly_stock_price", "run_command"),
     *("get_nasa_astronomy_picture_of_the_day", "download_image", "get_slack_channel_id", "list_files", "read_file"),
-    *("search_files", "search_docs", "read_doc"),
+    *("search_files", "search_docs", "read_doc", "read_skill"),
 }
 """They return what is on the web, in files or in the output of commands: strangers may have written it."""
 NOT_OUTSIDE = {
@@ -94,6 +94,10 @@ NOT_OUTSIDE = {
     "ask_model": "a model that sees what this one wrote",
     "ask_user": "the user",
     "method_search": "descriptions of tools, which have the mark `foreign`",
+    "search_notes": "what agents of this user wrote; notes written after such content have the mark",
+    "write_note": "words of Plait",
+    "forget_note": "words of Plait",
+    "write_todos": "words of Plait",
     "chat_history": "earlier turns: a session that read such content has the mark",
 }
 
@@ -102,6 +106,7 @@ def test_every_built_in_tool_has_a_decision_whether_strangers_write_its_results(
     """A new tool fails here until it is in one of the lists."""
     (tmp_path / "facts.json").write_text('{"a": 1}')
     (tmp_path / "facts.md").write_text("# A\n\none")
+    (tmp_path / "SKILL.md").write_text("---\nname: a\ndescription: x\n---\none")
     arguments = {"lookup": tmp_path / "facts.json", **dict.fromkeys(FOLDERS, tmp_path)}
     words = [f"{word}:{arguments[word]}" if word in arguments else word for word in SHIPPED]
     words += [f"lookup:{tmp_path}", "world"]

@@ -19,6 +19,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.runtime.agents.agent_description import check_deps, check_hooks_of_run, check_run_arguments, sandbox_for
 from plait.runtime.agents.agent_fields import list_hooks
+from plait.runtime.agents.context_files import read_context_files
 from plait.runtime.agents.instructions import render_instructions
 from plait.runtime.agents.output import OutputType, choose_method, recorded_output
 from plait.runtime.calls.recorded_tools import require_loaded, restore_tools
@@ -69,6 +70,7 @@ class RunStart:
     tools: Toolset
     output: OutputType[Any]
     instructions: str
+    context_text: str
     conversation: Conversation | None
     shown: tuple[str, ...] | None
     now: float | None
@@ -231,6 +233,7 @@ class RunMaker:
             parts.toolset,
             parts.output,
             render_instructions(parts.agent.instructions, deps),
+            await asyncio.to_thread(read_context_files, parts.agent.context_files),
             conversation,
             shown,
             now,
@@ -252,6 +255,7 @@ class RunMaker:
             restore_tools(parts.toolset, head),
             parts.output if replay else recorded_output(parts.output, head),
             head.settings.get("instructions", ""),
+            head.settings.get("context_text", ""),
             recorded_conversation(head),
             shown_by(head),
             head.settings.get("now"),
@@ -268,6 +272,7 @@ class RunMaker:
             tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(parts.store, parts.embedder)))
         if start.shown is not None:
             tools = parts.finder.among(tools)
+        instructions = "\n\n".join(filter(None, (start.instructions, start.context_text)))
         context = LoopContext(
             tools=tools.specs,
             prompts=parts.prompts,
@@ -276,7 +281,7 @@ class RunMaker:
             can_ask=agent.can_ask,
             approve_plan=agent.approve == "plan",
             special_tokens=start.tokens,
-            instructions=start.instructions,
+            instructions=instructions,
             context_tokens=phases.context_tokens if start.context_tokens is None else start.context_tokens,
             compact_at=agent.limits.compact_at,
             modules=modules_of(sandbox) if start.modules is None else start.modules,
@@ -302,7 +307,7 @@ class RunMaker:
         history = conversation.history if conversation is not None else ()
         task = start.files.make_task(start.question, history, lambda file: is_accepted(file, parts.loop, phases))
         phases.fit_to_run(parts.loop, task)
-        prompt_texts = f"{parts.prompts.text}\n{agent.system or ''}\n{start.instructions}"
+        prompt_texts = f"{parts.prompts.text}\n{agent.system or ''}\n{instructions}"
         return RunSpec(
             agent=agent,
             loop=parts.loop,
@@ -311,6 +316,8 @@ class RunMaker:
             context=context,
             tools=tools.for_run(),
             phases=phases,
+            instructions=start.instructions,
+            context_text=start.context_text,
             outside=start.outside,
             on_wait=on_wait,
             output=start.output,

@@ -32,7 +32,7 @@ def own_file() -> Path:
 
 def is_trusted(file: Path, content: bytes) -> bool:
     """Return whether the user trusted this file with exactly this content."""
-    return _trusted().get(str(file.absolute())) == _digest(content)
+    return _trusted().get(os.path.abspath(file)) == _digest(content)
 
 
 def trust(file: Path) -> list[str]:
@@ -41,20 +41,25 @@ def trust(file: Path) -> list[str]:
 
     try:
         content = read_file(file)
+        if file.name == CONTEXT_FILE:
+            _record({**_trusted(), os.path.abspath(file): _digest(content)})
+            return [f"give instructions to agents in {os.path.dirname(os.path.abspath(file))}"]
         own = tomllib.loads(own_file().read_text("utf-8-sig")) if own_file().is_file() else {}
         allowed = list(risks(tomllib.loads(content.decode("utf-8-sig")), own, file.absolute().parent))
     except (OSError, ValueError) as why:
         raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
-    _record({**_trusted(), str(file.absolute()): _digest(content)})
+    _record({**_trusted(), os.path.abspath(file): _digest(content)})
     return allowed
 
 
 def distrust(file: Path) -> None:
-    _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
+    _record({name: digest for name, digest in _trusted().items() if name != os.path.abspath(file)})
 
 
-TOOLS = ("calculator", "date", "ask-user")
+TOOLS = ("calculator", "date", "ask-user", "todo")
 """Tools that neither read a file nor reach anybody but the user."""
+CONTEXT_FILE = "AGENTS.md"
+"""The name of a project's files that are instructions of agents (`runtime/agents/context_files.py`)."""
 HOOKS = ("redact", "hosts", "rate", "retry")
 _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[\w./~-]*)?")
 
@@ -160,6 +165,8 @@ def risk_of_tool(word: str, folder: Path | None) -> str:
             return f"read a file outside its folder with the tool {word}"
         # A folder may hold links to files elsewhere.
         return f"use a folder with the tool {word}" if file.is_dir() else ""
+    if toolkit == "memory":
+        return f"use your notes with the tool {word}"
     return "" if toolkit in TOOLS else f"use the tool {word}, which may reach other machines"
 
 

@@ -354,7 +354,7 @@ def _prompt_texts(loop: str) -> dict[str, str]:
 @click.argument("file", default="plait.toml", metavar="[FILE]")
 @options.flag("--remove", help="Remove the trust.")
 def trust(file: str, remove: bool) -> None:
-    """Trust FILE (default ./plait.toml) with its current content.
+    """Trust FILE (default ./plait.toml), a configuration or an AGENTS.md, with its current content.
 
     Without trust, Plait does not read a folder's file that could do harm: one that runs code, sends a key, gives
     instructions, opens other files, or raises a limit, for example. After a change, trust the file again. Exit codes:

@@ -33,7 +33,7 @@ COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note"
 LABEL = 14
 """Width of the column with the labels, in cells."""
 
-_SHOWN_NOTES = ("retry", "repair", "limit", "loop", "model_change", "rate_limit")
+_SHOWN_NOTES = ("retry", "repair", "limit", "loop", "model_change", "rate_limit", "todo")
 _LAST_WORD = re.compile(r"\s+\S*\Z")
 
 
@@ -232,7 +232,7 @@ class OneLineView(SpinnerView):
             case ev.Executing():
                 self._show("the code runs")
             case ev.Noted(kind=kind, text=text) if kind in _SHOWN_NOTES:
-                self._show(f"{kind} · ", text[:200])
+                self._show(f"{kind} · ", text.partition("\n")[0][:200])
             case ev.Ended():
                 self._stop_spinner()
             case _:

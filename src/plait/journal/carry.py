@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plait.core.errors import JournalError
 from plait.journal import codec
+from plait.journal.notes import MEMORIES, Notes
 from plait.journal.records import RunRow
 from plait.journal.run_query import RunQuery
 from plait.journal.store import ENDED, CarriedRun, Store
@@ -29,7 +30,7 @@ async def pack(store: Store, run: str) -> CarriedRun:
 
 
 async def copy(source: Store, target: Store) -> tuple[int, list[str], list[str]]:
-    """Copy the ended runs of a store with their child runs, ratings and comparisons into another.
+    """Copy the ended runs of a store with their child runs, ratings, comparisons and memories into another.
 
     Returns how many of its runs are there now, the ids of those that can still go on, and what hindered others, a
     sentence each. A run that can go on stays, because it must never go on in two places. Repeating it copies what is
@@ -55,7 +56,8 @@ async def copy(source: Store, target: Store) -> tuple[int, list[str], list[str]]
             count += len(family)
         else:
             wrong.append(f"Another run {top}, or a child of it, is in {target.place}: it was not copied.")
-    for kind in ("result", "comparison", "rating"):
+    memories = [each.kind for each in await Notes(source).list_memories()]
+    for kind in ("result", "comparison", "rating", MEMORIES, *memories):
         for each in await source.list_kept(kind):
             await target.keep(kind, each.key, each.run, each.data, replace=False)
     return count, left, wrong

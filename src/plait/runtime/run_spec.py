@@ -69,6 +69,9 @@ class RunSpec:
     phases: Phases
     find_model: Callable[[str | Model | None], Model]
     """Returns the model that a tool names; for None that of the run."""
+    instructions: str = ""
+    """The agent's own instructions, without those of `context_text`: the text of the project's context files."""
+    context_text: str = ""
     outside: tuple[str, ...] = ()
     """What the context holds from outside at the start (`guards/taint.py`)."""
     on_wait: OnWait | None = None

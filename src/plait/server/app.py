@@ -23,6 +23,7 @@ from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck
 from plait.server.improve_api import improve_routes
 from plait.server.mcp_http import mcp_routes
+from plait.server.memory_api import memory_routes
 from plait.server.openapi import ApiRoute, answer_document
 from plait.server.pages import page_routes
 from plait.server.responses import response_routes
@@ -34,7 +35,7 @@ from plait.server.service import service_routes
 def build_app(manager: RunManager, identify: Callable[[Scope], Caller] | None = None) -> Starlette:
     """Build the application. Routes find the caller in `request.state.caller`. `identify` see `AccessCheck`."""
     routes: list[Route] = [*completion_routes(manager), *response_routes(manager), *service_routes(manager)]
-    routes += [*ag_ui_routes(manager), *improve_routes(manager)]
+    routes += [*ag_ui_routes(manager), *improve_routes(manager), *memory_routes(manager)]
     routes += [*health_routes(manager), *page_routes(manager), *chat_routes(manager), *viewer_routes(manager)]
     routes += mcp_routes(manager)
     return Starlette(

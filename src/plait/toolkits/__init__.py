@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from plait.toolkits.frame import Column, Table, tables
     from plait.toolkits.image import Image, images, nasa
     from plait.toolkits.messages import discord, slack
+    from plait.toolkits.notes import memory
     from plait.toolkits.place_and_weather import date, location, weather
     from plait.toolkits.questions import ask_model, ask_user
+    from plait.toolkits.skill_folders import skills
+    from plait.toolkits.todo_list import todo
     from plait.toolkits.web_page import fetch
     from plait.toolkits.web_search import websearch, wikipedia
 
@@ -44,11 +47,14 @@ __all__ = [
     "images",
     "location",
     "lookup",
+    "memory",
     "nasa",
     "shell",
+    "skills",
     "slack",
     "stocks",
     "tables",
+    "todo",
     "weather",
     "websearch",
     "wikipedia",

@@ -150,9 +150,13 @@ def _matcher(text: str, regex: bool) -> Callable[[str], bool]:
 def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[Tool, ...]:
     """Makes the tool `run_command`, whose commands see nothing of the machine but the folder and its programs.
 
-    A command reads and writes the folder, reads system folders and those in `readable`, and has no network. Each call
-    needs approval. Raises `ConfigError` if this machine cannot confine a command (see `plait doctor`).
+    A command reads and writes the folder, reads system folders and those in `readable`, and has no network. In a word:
+    `shell:FOLDER,readable=FOLDER`, such as a folder of skills. Each call needs approval. Raises `ConfigError` if this
+    machine cannot confine a command (see `plait doctor`).
     """
+    if isinstance(folder, str) and not Path(folder).expanduser().is_dir():
+        folder, *more = folder.split(",readable=")
+        readable = (*readable, *more)
     place, *others = (Folder.open(each, "shell") for each in (folder, *readable))
     also = tuple(str(each.root) for each in others)
     check_folder(place.root, also)

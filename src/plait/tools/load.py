@@ -51,16 +51,19 @@ SHIPPED = {
     "files": "plait.toolkits.folder_tools:files",
     "docs": "plait.toolkits.documents:docs",
     "shell": "plait.toolkits.folder_tools:shell",
+    "skills": "plait.toolkits.skill_folders:skills",
+    "memory": "plait.toolkits.notes:memory",
+    "todo": "plait.toolkits.todo_list:todo",
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
 }
 """The built-in toolkits, by name, because toolkits are built on tools and cannot be imported here."""
 
-FOLDERS = ("files", "docs", "shell")
+FOLDERS = ("files", "docs", "shell", "skills")
 """The built-in toolkits that use a folder of the user's: their words need as much trust as words of code."""
 
-WORDED = ("calculator", "fetch", "websearch")
+WORDED = ("calculator", "fetch", "websearch", "memory")
 """The built-in toolkits whose argument is never a path, even if a file has its name."""
 
 MCP = "mcp:"
@@ -133,8 +136,11 @@ def anchor_word(word: str) -> str:
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
     if toolkit in FOLDERS:  # an option may follow the path
-        argument, comma, option = argument.rpartition(",") if argument.endswith(",read_only") else (argument, "", "")
-        return f"{prefix}{toolkit}:{os.path.abspath(os.path.expanduser(argument))}{comma}{option}"
+        argument, *option = re.split(r",(?=(?:read_only|trusted)\Z)", argument)
+        is_list = toolkit in ("shell", "skills") and not os.path.isdir(os.path.expanduser(argument))
+        paths = re.split(r"(,readable=|,)", argument) if is_list else [argument]  # paths, and what is between them
+        paths[::2] = [os.path.abspath(os.path.expanduser(path)) for path in paths[::2]]
+        return f"{prefix}{toolkit}:{','.join([''.join(paths), *option])}"
     if argument and toolkit not in WORDED and os.path.exists(argument):
         return f"{prefix}{toolkit}:{os.path.abspath(argument)}"
     return word
@@ -148,6 +154,11 @@ def is_mcp_word(word: str) -> bool:
 def opens_folder(word: str) -> bool:
     """Return whether a word's tools use the files of a folder that it names."""
     return _split_name(word)[1].partition(":")[0] in FOLDERS
+
+
+def is_described_outside(word: str) -> bool:
+    """Return whether the descriptions of a word's tools can change beside Plait: those of a server, or of skills."""
+    return is_mcp_word(word) or _split_name(word)[1].startswith("skills:")
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:

@@ -89,7 +89,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     never called. `owner` is the object whose method it is (`tool_object.ToolObject`), or what makes one for each run
     (`objects.PerRun`); None for a function. Its calls run one at a time, except those of tools that are `parallel`.
     `hand_off`: its result ends the run, as the run's answer. `verify` says whether an earlier call took effect, and
-    `accepts_late_calls` that its "no" counts though the earlier call may still be under way.
+    `accepts_late_calls` that its "no" counts though the earlier call may still be under way. One that is
+    `always_shown` is shown to a model that sees only some of many tools.
     """
 
     function: Callable[..., Any]
@@ -112,6 +113,7 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     parallel: bool = False
     verify: Callable[..., Any] | None = None
     accepts_late_calls: bool = False
+    always_shown: bool = False
 
     if TYPE_CHECKING:
 

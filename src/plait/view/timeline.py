@@ -297,7 +297,7 @@ class ViewerTimeline:
             asked["errors"][-1]["then"] = text
             self._change(asked["id"], {})
             return
-        sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
+        sort = SORTS.get(word, "plain" if word in ("resumed", "todo") else "warning")
         shown: ItemFields = {"word": word, "sort": sort, "text": self._cut(text)}
         self._add_item(moment.at, step or self._last_step, f"n{moment.seq}", "note", shown)
 

@@ -284,6 +284,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     fields = restore_settings(head)
     if not load_code and packages_of(str(fields.get("sandbox", AUTO))):
         fields["sandbox"] = AUTO  # a record of others does not choose what is imported
+    if not load_code:
+        fields.pop("context_files", None)  # nor which files are read
     limits = fields.get("limits", Limits())
     return {
         **fields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -195,6 +196,17 @@ class AgentFields(Generic[DepsT, OutputT]):
             page="output.md#instructions",
         ),
     ] = ""
+    context_files: Annotated[
+        str | Path | None,
+        Option(
+            "A project's folder whose AGENTS.md, with those above and below, are instructions.",
+            "--context-files DIR",
+            fits=lambda given: given is None or _is_path(given),
+            wanted="the path of a folder, or None",
+            record=lambda agent: os.path.abspath(Path(given).expanduser()) if (given := agent.context_files) else None,
+            page="skills.md#context-files",
+        ),
+    ] = None
     output: Annotated[
         OutputForm[OutputT],
         Option(
@@ -294,6 +306,7 @@ class AgentChanges(TypedDict, Generic[D], total=False):
     prompts: str | Path | Mapping[str, str] | None
     system: str | None
     instructions: Instructions[D]
+    context_files: str | Path | None
     approve: Approve
     can_ask: bool
     history: History

@@ -202,6 +202,11 @@ class ToolServices:
         self.outside = self.outside or found.outside
         return found.text, max(self.engine.run_spec.agent.limits.observation_chars - 200, 300)
 
+    @property
+    def has_read_outside(self) -> bool:
+        """Return whether the run has read content from outside so far."""
+        return bool(self.engine.totals().get("guards", {}).get("taint"))
+
     def report_progress(self, text: str, data: Any = None) -> None:
         shown = text or ("" if data is None else cut_text(encode(data).decode(), 200))
         with as_usual():
@@ -212,6 +217,11 @@ class ToolServices:
         shown, top = cut_text(encode(state).decode(), 200), self.engine.top
         with as_usual():
             top.remark("state", f"{self.entry.effect.tool}: {shown}", data=state)
+
+    def record_todos(self, text: str, tasks: Any) -> None:
+        """Record and report the plan that the model keeps: as text, and as JSON."""
+        with as_usual():
+            self.engine.remark("todo", text, self.entry.step, self.entry.key, tasks)
 
     async def ask_model(self, question: str, model: str | Model | None, rules: str, max_tokens: int | None) -> str:
         """Return a model's reply to a question of the tool. Raises `ToolError`."""

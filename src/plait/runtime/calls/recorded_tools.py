@@ -12,7 +12,7 @@ from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ToolError
 from plait.journal.records import RunHead
 from plait.tools import Tool, Toolset
-from plait.tools.load import is_mcp_word, recall_tools
+from plait.tools.load import is_described_outside, is_mcp_word, recall_tools
 from plait.tools.signature import Signature
 from plait.trust import risk_of_tool
 
@@ -79,8 +79,8 @@ def recorded_tools(head: RunHead, apart: tuple[str, ...]) -> tuple[RecordedTool,
 
 
 def restore_tools(tools: Toolset, head: RunHead) -> Toolset:
-    """Return the agent's tools. Tools of a server are as the run's record describes them."""
-    if not any(is_mcp_word(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
+    """Return the agent's tools. Tools of a server, and skills, are as the run's record describes them."""
+    if not any(map(is_described_outside, head.sources)) or any(isinstance(tool, RecordedTool) for tool in tools):
         return tools
     from plait.tools.mcp.tools import with_recorded_spec
 
@@ -91,7 +91,8 @@ def restore_tools(tools: Toolset, head: RunHead) -> Toolset:
             spec = convert(raw, ToolSpec)
             found.append(with_recorded_spec(known, spec) if known is not None else recall_tools(source, (spec,))[0])
         elif known is not None:
-            found.append(known)
+            is_changed = is_described_outside(source) and known.spec.description != raw["description"]
+            found.append(structs.replace(known, description=raw["description"]) if is_changed else known)
     there = {tool.name for tool in found}
     new = [tool for tool in tools if tool.name not in there and tool.source not in head.sources]
     return structs.replace(tools, tools=(*found, *new))

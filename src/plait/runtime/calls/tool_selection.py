@@ -54,7 +54,7 @@ class Finder:
             if before is not None and all(name in self._tools for name in before):
                 return before
         best = {found.tool.name for found in self.index().search(question, most)} if most else set()
-        return tuple(tool.name for tool in self._tools if tool.name in best)
+        return tuple(tool.name for tool in self._tools if tool.name in best or tool.always_shown)
 
     def near(self, name: str, like: Sequence[str]) -> str:
         """Return a line for each tool that is `like` an unknown name, or that the search finds for it."""

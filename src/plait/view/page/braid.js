@@ -6,6 +6,7 @@ import {
 } from "./dom.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
+import { todoList } from "./todo.js";
 
 // A reply of which it is not known yet whether calls follow it, and the value of a typed answer.
 const WRITING = { text: "answer", output: "answer" };
@@ -193,6 +194,7 @@ export class Braid {
         return this.wait(item);
       default:
         if (item.word === "child" && this.child) return []; // the call has it
+        if (item.word === "todo" && !item.text[1]) return part("note is-plain", "plan", todoList(item.text[0]));
         return part(`note is-${item.sort}`, shown(item.word), this.text(item, "text", "", "remark"));
     }
   }

@@ -49,6 +49,7 @@ const show = async (inside, { parts: [kind, id, what, at], query }) => {
   if (kind === "changes") return (await import("./changes.js")).changesPage(inside, source, id);
   if (kind === "datasets") return (await import("./datasets.js")).datasetsPage(inside, source, id);
   if (kind === "review") return (await import("./review.js")).reviewPage(inside, source, query);
+  if (kind === "memory") return (await import("./memory.js")).memoryPage(inside, source);
   if (kind === "comparisons") return (await import("./datasets.js")).comparisonsPage(inside, source);
   throw new Error("There is no such page.");
 };
@@ -74,7 +75,7 @@ const open = async (first = false) => {
   if (mine !== turn) return made?.leave?.();
   page = made;
   main.removeAttribute("aria-busy");
-  const on = IMPROVE.includes(kind) ? "#/improve" : kind === "costs" ? "#/costs" : "#/";
+  const on = IMPROVE.includes(kind) ? "#/improve" : ["costs", "memory"].includes(kind) ? `#/${kind}` : "#/";
   for (const each of document.querySelectorAll("nav.pages a"))
     each.ariaCurrent = each.getAttribute("href") === on ? "page" : null;
   if (first || at.parts[2] === "step") return;

@@ -11,6 +11,7 @@ import { answerOf } from "./markdown.js";
 import { planOf } from "./plan.js";
 import { rateControls } from "./rate.js";
 import { long } from "./text.js";
+import { drawTodo } from "./todo.js";
 import { Waterfall } from "./waterfall.js";
 
 const phaseSection = (run) => {
@@ -46,7 +47,7 @@ const aboutSection = (run, source) => {
   const tool = ({ name, what }) => html`<li><code>${shown(name)}</code> <span class="quiet">${shown(what)}</span></li>`;
   const tools = html`<ul class="tools">${run.tools.map(tool)}</ul>`;
   const folded = (words, content) => html`<details><summary>${words}</summary>${content}</details>`;
-  const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions"].includes(name);
+  const isLeftOut = ([name, value]) => value === "" || ["shown", "agent", "instructions", "context_text"].includes(name);
   const settings = [...Object.entries(run.options), ...Object.entries(run.settings)].filter((each) => !isLeftOut(each));
   const draw = ([name, value]) => fact(name, shown(typeof value === "string" ? value : JSON.stringify(value)));
   const listSettings = (list) => html`<dl class="settings">${list.map(draw)}</dl>`;
@@ -98,13 +99,14 @@ const outcomeParts = (run) => {
 export const runPage = async (place, source, id, { toStep = null, isOverTime = false } = {}) => {
   const data = await source.run(id);
   let run = data.run, waits = data.waiting, stopWatching = null, hasLeft = false;
-  const { instructions } = run.settings;
+  const instructions = [run.settings.instructions, run.settings.context_text].filter(Boolean).join("\n\n");
   const question = run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question;
   const state = html`<div class="state"></div>`;
   const answer = html`<section class="outcome" aria-label="How it ended"></section>`;
   const acts = html`<div class="run-acts"></div>`;
   const side = html`<aside class="beside" tabindex="0" aria-label="About this run"></aside>`;
   const plan = html`<div class="plan-place"></div>`;
+  const todo = html`<div></div>`;
   const list = html`<ol class="steps"></ol>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
   const may = data.may || {};
@@ -189,6 +191,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     if (waitsChanged) braid.redraw(itemsOf("wait"));
     if (before !== run.status && run.answer) braid.redraw(itemsOf("model").slice(-1));
     if (news.plan) plan.replaceChildren(planOf(news.plan));
+    drawTodo(todo, braid.items.values());
     drawHead();
     growTime();
     const last = news.steps?.at(-1);
@@ -261,7 +264,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     </header>
     <div class="columns">
       <section class="main" aria-labelledby="steps-title">
-        ${plan}
+        ${[plan, todo]}
         <h2 class="unseen" id="steps-title">Steps</h2>
         ${instructions && html`<details class="instructions"><summary>Instructions</summary>
           ${long([instructions, 0], { className: "prose", label: "instructions" })}</details>`}
@@ -275,6 +278,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   if (data.plan) plan.append(planOf(data.plan));
   if (isOverTime) await growing; // the steps are drawn behind it
   await braid.grow(data.steps);
+  drawTodo(todo, braid.items.values());
   if (["running", "waiting", "interrupted"].includes(run.status)) watch();
   const to = toStep && document.getElementById(`step-${toStep}`);
   if (to) {

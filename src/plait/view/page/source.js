@@ -80,6 +80,8 @@ export const server = {
   datasetFile: (name) => opened(path("datasets", name, "file")),
   addTask: (name, body) => post(path("datasets", name), body),
   changeTask: (name, body) => post(path("datasets", name, "task"), body),
+  notes: () => get(["notes"]),
+  changeNote: (body) => post(path("notes"), body),
   rating: (id) => get(["runs", id, "rating"]),
   rate: (id, body) => post(path("runs", id, "rating"), body),
   // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens

@@ -6,6 +6,7 @@ import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
 import { chat, server } from "./source.js";
 import { long } from "./text.js";
+import { drawTodo } from "./todo.js";
 import { Trace } from "./trace.js";
 
 // What is said of a run that ended in another way than with its answer.
@@ -39,10 +40,11 @@ export class Turn {
     this.head = html`<h2 class="who"></h2>`;
     this.asks = html`<div class="asks"></div>`;
     this.how = html`<div></div>`;
+    this.todo = html`<div></div>`;
     this.steps = html`<div></div>`;
     this.acts = html`<div class="turn-acts"></div>`;
     this.place = html`<article class="turn" aria-label="Message and answer">${this.you}
-      <div>${this.head}${this.answer.place}${this.asks}${this.how}${this.steps}${this.acts}</div></article>`;
+      <div>${this.head}${this.todo}${this.answer.place}${this.asks}${this.how}${this.steps}${this.acts}</div></article>`;
     this.update(data);
   }
 
@@ -56,6 +58,8 @@ export class Turn {
       this.waits = [];
       this.answer.end("");
       this.asks.replaceChildren();
+      this.todo.replaceChildren();
+      this.todo.dataset.of = "";
       this.trace = new Trace(server, this.run);
       const describe = (name) => this.trace.run?.tools.find((each) => each.name === name)?.what;
       this.braid = new Braid(null, { ...braidOptions(server, this.run), describe }); // draws questions alone
@@ -141,6 +145,7 @@ export class Turn {
   // News of the run.
   take(news) {
     this.trace.take(news);
+    drawTodo(this.todo, this.trace.items.values());
     if (news.waiting) this.waits = news.waiting;
     const is = news.run?.status;
     if (is && is !== this.version.status) {
