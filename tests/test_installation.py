@@ -45,11 +45,16 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
 class _Installed:
     """What pip wrote about Plait."""
 
-    def __init__(self, record: dict[str, Any] | None, requires: list[str] | None = None) -> None:
+    def __init__(
+        self, record: dict[str, Any] | None, requires: list[str] | None = None, installer: str = "pip\n"
+    ) -> None:
         self._record = record
         self.requires = requires
+        self.installer = installer
 
     def read_text(self, name: str) -> str | None:
+        if name == "INSTALLER":
+            return self.installer
         assert name == "direct_url.json"
         return None if self._record is None else json.dumps(self._record)
 
@@ -72,6 +77,24 @@ def test_the_command_fits_how_plait_was_installed(
     record: dict[str, Any] | None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metadata, "distribution", lambda name: _Installed(record))
+    assert installation.install_command("code") == command
+
+
+@pytest.mark.parametrize(
+    ("prefix", "installer", "command"),
+    [
+        ("/home/me/.venv", "pip", "pip install 'plait[code]'"),
+        ("/home/me/.venv", "uv", "uv pip install 'plait[code]'"),
+        ("/home/me/.local/share/uv/tools/plait", "uv", "uv tool install 'plait[code]'"),
+        ("/home/me/.cache/uv/archive-v0/a1b2", "uv", "uvx --from 'plait[code]'"),
+        ("/home/me/.local/share/pipx/venvs/plait", "pip", "pipx install --force 'plait[code]'"),
+    ],
+)
+def test_the_command_changes_the_environment_of_its_installer(
+    prefix: str, installer: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "distribution", lambda name: _Installed(None, installer=installer))
+    monkeypatch.setattr(sys, "prefix", prefix)
     assert installation.install_command("code") == command
 
 

@@ -54,13 +54,25 @@ def installation_source() -> Source:
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to Plait as it is installed here."""
-    source = installation_source()
+    source, program = installation_source(), _find_installer()
     if source.kind in ("checkout", "folder"):
         folder = "." if Path(source.place) == Path.cwd() else source.place
         editable = "-e " if source.kind == "checkout" else ""
-        return f"pip install {editable}{shlex.quote(f'{folder}[{extra}]')}"
+        return f"{program} {editable}{shlex.quote(f'{folder}[{extra}]')}"
     at = f" @ {source.place}" if source.place else ""
-    return f"pip install {shlex.quote(f'plait[{extra}]{at}')}"
+    return f"{program} {shlex.quote(f'plait[{extra}]{at}')}"
+
+
+def _find_installer() -> str:
+    """Return the command that changes this environment. Those of uv and pipx have no pip."""
+    places, distribution = Path(sys.prefix).parts, _distribution()
+    if "pipx" in places:
+        return "pipx install --force"
+    if distribution is None or (distribution.read_text("INSTALLER") or "").strip() != "uv":
+        return "pip install"
+    if "archive-v0" in places or "environments-v2" in places:  # uv's cache: made by uvx for one command
+        return "uvx --from"
+    return "uv tool install" if "tools" in places else "uv pip install"
 
 
 def install_hint(extra: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import click
 from msgspec import structs
 
 from plait import loops
@@ -17,9 +18,11 @@ from plait.cli.options import journal_path
 from plait.config import Config, load
 from plait.core import Loop
 from plait.core.errors import ConfigError
+from plait.core.text import clean
 from plait.journal.records import RunHead
 from plait.journal.store import is_default
 from plait.loops.registry import AUTO_LOOP
+from plait.models.default_model import choose_model
 from plait.models.presets import HOSTS
 from plait.models.resolve import add_to_spec
 from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settings, read_agent_settings
@@ -79,9 +82,12 @@ def make_agent(
     table = load().run if table is None else table
     wanted = read_changes(flags, table, environ)
     loop = wanted.loop or AUTO_LOOP
+    model, why = (wanted.model, "") if wanted.model else choose_model(os.environ)
+    if why and not flags.get("quiet"):
+        click.echo(f"Model: {clean(model)}, because {clean(why)}. --model names another.", err=True)
     return Agent(
         loops.make(loop, wanted.options) if wanted.options else loop,
-        model=wanted.model or "local",
+        model=model,
         models=wanted.models,
         settings=wanted.settings,
         journal=False if flags.get("no_journal") else journal_path(flags.get("journal"), table),

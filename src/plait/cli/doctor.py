@@ -8,13 +8,10 @@ import platform
 import shutil
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -31,11 +28,10 @@ from plait.installation import install_command, installation_source, list_extras
 from plait.journal.sqlite.faults import NETWORK_HINT, find_network
 from plait.journal.store import Journal, NoJournal, default_place, is_address, open_store, wait_for
 from plait.models.config import ModelConfig
-from plait.models.fallback import split_fallbacks
+from plait.models.default_model import ask_for_models, choose_model
 from plait.models.fetch import list_catalogue
 from plait.models.presets import HOSTS
 from plait.models.resolve import resolve
-from plait.proxies import is_this_machine
 from plait.sandbox import AUTO, BACKENDS, Settings, default_sandbox
 from plait.sandbox.command import check_folder
 from plait.sandbox.monty_worker import library
@@ -44,8 +40,6 @@ from plait.user_files import read_file
 
 State = Literal["ok", "absent", "broken"]
 COLOURS: dict[State, str] = {"ok": "green", "absent": "dim", "broken": "bold red"}
-LOCAL_SECONDS, REMOTE_SECONDS = 0.4, 5.0
-"""Seconds that an endpoint may take to answer."""
 ANOTHER_JOURNAL = "Set PLAIT_JOURNAL to another file."
 SOURCES = {
     "checkout": "editable, from {}",
@@ -179,20 +173,18 @@ def _examine_configured_models(config: config_files.Config) -> Iterator[Finding]
     for place, table in tables.items():
         wanted[f"{place}.model"] = table.get("model", "")
         wanted.update({f"{place}.models.{phase}": spec for phase, spec in table.get("models", {}).items()})
-    missing = {extra.name: extra.missing for extra in list_extras()}.get("local", ())
+    if not any(wanted.values()):
+        wanted["default"], _ = choose_model(os.environ)
     for place, spec in wanted.items():
         if not spec:
             continue
         try:
             resolve(spec, config.models)
         except ConfigError as why:
-            yield Finding("model", place, "broken", one_line(why.message), one_line(why.hint))
+            state: State = "absent" if place == "default" else "broken"
+            yield Finding("model", place, state, one_line(why.message), one_line(why.hint))
             continue
-        if missing and any(each.partition(":")[0] == "local" for each in split_fallbacks(spec)):
-            detail = f"{spec} needs {', '.join(missing)}"
-            yield Finding("model", place, "broken", detail, install_command("local"))
-        else:
-            yield Finding("model", place, "ok", spec)
+        yield Finding("model", place, "ok", spec)
 
 
 def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
@@ -204,30 +196,10 @@ def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
             asked.append((name, moved or host.base_url, bool(moved)))
     asked += [(name, each.base_url, True) for name, each in config.models.endpoints.items() if each.base_url]
     with ThreadPoolExecutor(len(asked)) as threads:
-        answers = threads.map(_ask_for_models, [address for _, address, _ in asked])
-    for (name, address, is_configured), (reachable, answer) in zip(asked, answers, strict=True):
-        state: State = "ok" if reachable else "broken" if is_configured else "absent"
+        answers = threads.map(ask_for_models, [address for _, address, _ in asked])
+    for (name, address, is_configured), (models, answer) in zip(asked, answers, strict=True):
+        state: State = "ok" if models is not None else "broken" if is_configured else "absent"
         yield Finding("endpoint", name, state, f"{address}: {answer}")
-
-
-def _ask_for_models(address: str) -> tuple[bool, str]:
-    """Return whether a model server answers at an address, and its answer in words. Sends no key. Local servers list
-    their models. Some hosted ones do not: there, HTTP 404 is an answer."""
-    here = is_this_machine(urlsplit(address).hostname or "")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
-    request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})
-    try:
-        with opener.open(request, timeout=LOCAL_SECONDS if here else REMOTE_SECONDS) as reply:
-            listed = msgspec.json.decode(reply.read(1 << 20))
-        return True, f"{len(listed['data'])} models"
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code in (401, 403) or (error.code == 404 and not here), f"it answered with HTTP {error.code}"
-    except (OSError, ValueError) as error:  # not reachable, or not an HTTP address
-        reason = getattr(error, "reason", error)
-        return False, f"not reachable ({getattr(reason, 'strerror', None) or reason})"
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return False, "something answers that is not a model server"
 
 
 def _examine_journal(named: str | None) -> Finding:

@@ -25,8 +25,9 @@ from typing import IO, Annotated, Any
 
 import msgspec
 
-from plait.core.errors import ModelMissing
+from plait.core.errors import ConfigError, ModelMissing
 from plait.installation import install_hint
+from plait.models.catalogue import CATALOGUE, DEFAULT
 from plait.models.real_models import require_real_models
 from plait.models.stages import measure_stage
 from plait.user_files import open_file
@@ -61,6 +62,26 @@ class ServerAddress(msgspec.Struct, frozen=True):
     key: str
 
 
+def require_package(name: str) -> None:
+    """Raise `ConfigError` if the package that runs local models is not installed. `name` is the model's; "" is the
+    default."""
+    if importlib.util.find_spec("xllamacpp") is not None:
+        return
+    known, needs = CATALOGUE.get(name or DEFAULT), ""
+    if known is not None:
+        memory = " and needs about 2 GB of memory" if known.name == DEFAULT else ""
+        needs = f"\nPlait then downloads the model's file ({known.bytes / 1e6:,.0f} MB) at its first use{memory}."
+    other = "set a provider's key, such as OPENAI_API_KEY or ANTHROPIC_API_KEY, or start Ollama"
+    hint = (
+        f"{install_hint('local')}{needs}\nOr use a model elsewhere: {other}, and name it: --model openai:gpt-4.1-mini."
+    )
+    raise ConfigError(_needs_package(f"local:{name}" if name else "local"), hint=hint)
+
+
+def _needs_package(name: str) -> str:
+    return f"The model {name} runs on this machine, which needs the package xllamacpp. It is not installed."
+
+
 class _Server:
     def __init__(self, name: str, settings: ServerSettings) -> None:
         self.name = name
@@ -89,10 +110,7 @@ class _Server:
         check_gguf(path)
         spec = importlib.util.find_spec("xllamacpp")
         if spec is None or not spec.submodule_search_locations:
-            raise ModelMissing(
-                f"The local model {self.name} needs the package xllamacpp, which is not installed.",
-                hint=install_hint("local"),
-            )
+            raise ModelMissing(_needs_package(self.name), hint=install_hint("local"))
         key = secrets.token_urlsafe(16)
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
         with _lock:

@@ -124,8 +124,11 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key
     provider, _, name = spec.partition(":")
     name = name.strip()
     if provider == "local":
+        from plait.models.embedded import require_package
         from plait.models.local import local_model
 
+        if require_key:
+            require_package(name)
         rate = _own_rate(spec, name, config) or config.electricity or LOCAL
         return local_model(name, config.local, rate=rate, env=env)
     if provider == "scripted":
