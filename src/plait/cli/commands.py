@@ -20,6 +20,7 @@ from plait.core.text import clean, clean_drawn
 # imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Answer a question with a loop, a model and tools."),
+    "init": ("init", "Write a small project: an agent with a tool, its test and its settings."),
     "chat": ("chat", "Talk turn by turn. The session is stored."),
     "serve": ("serve", "Serve agents: an HTTP endpoint, MCP, and a web page that shows runs."),
     "mcp": ("serve", "Serve agents as MCP tools on stdin and stdout."),

@@ -16,6 +16,7 @@ from msgspec import structs
 from plait.cli import options
 from plait.cli.agent_options import find_agent, make_agent, make_configured_agent
 from plait.cli.process import empty_stdin, stdout_to_stderr
+from plait.cli.reload import fork_at_changes
 from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
@@ -32,7 +33,7 @@ EPILOG = """\
 \b
 Examples:
   plait serve --tools calculator --model local
-  plait serve -a support:agent                  # an agent in support.py
+  plait serve -a support:agent --reload         # an agent in support.py; starts again when its files change
   plait serve --port 9000                       # the agents of plait.toml, [agents.NAME]
   PLAIT_SERVE_TOKEN=... plait serve --host 0.0.0.0
 
@@ -49,14 +50,20 @@ _agent_flags = options.combine(options.named_agents, options.agent(), options.jo
 @_name
 @options.flag("--thoughts", help="Send thoughts and actions to clients, as reasoning.")
 @options.flag("--resume", help="Continue the runs that an earlier server did not finish.")
+@options.flag("--reload", help="Start again when .py, .toml or .j2 files here change, and continue the runs.")
 @_agent_flags
-def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
+def serve(
+    host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, reload: bool, **flags: Any
+) -> None:
     """Serve agents: those of plait.toml, `[agents.NAME]`, or one made from the flags."""
     require_modules("Serving", {"starlette": "server", "uvicorn": "server", "prometheus_client": "server"})
     from plait.server.auth import load_tokens
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
 
+    if reload:  # this process watches, and a new one goes on here after each change
+        places = [Path(anchor_agent(word)).parent for word in flags["words"] if ".py" in word]
+        resume = fork_at_changes([Path.cwd(), *places]) or resume
     config = load()
     tokens = load_tokens()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
