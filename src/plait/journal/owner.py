@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import random as _random
 import socket
-import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -21,16 +20,18 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 _given: dict[str, set[str]] = {}
 _chance = _random.SystemRandom()
+_LOADED = time.time_ns()
+"""Stands for the start of this process without /proc. A later process with the same number has another."""
 
 
 def owner_of_this_process() -> str:
-    """Return `host:pid:start:boot:namespace`. The start time excludes a later process with the same number."""
+    """Return `host:pid:start:boot:namespace`. The start excludes a later process with the same number."""
     return _owner(os.getpid())
 
 
 @lru_cache(maxsize=4)  # by process number: a forked child is another owner
 def _owner(pid: int) -> str:
-    return ":".join((socket.gethostname(), str(pid), str(_start_of(pid) or 0), *_place(pid)))
+    return ":".join((socket.gethostname(), str(pid), str(_start_of(pid) or _LOADED), *_place(pid)))
 
 
 @lru_cache(maxsize=4)
@@ -52,7 +53,7 @@ _BLIND = "-blind"
 def life_of(owner: str, is_held: Callable[[str], bool | None] = lambda owner: None) -> Life:
     """Return whether the process of an owner string is alive; `elsewhere` if this machine cannot know.
 
-    - same kernel and namespace: the process's number and start time decide;
+    - same kernel and namespace: the process's number and start time decide; without /proc its number and `is_held`;
     - same kernel (a container beside this one), or same host name after a restart: `is_held` decides;
     - another kernel and host name: alive if it is held, otherwise unknown.
 
@@ -64,16 +65,18 @@ def life_of(owner: str, is_held: Callable[[str], bool | None] = lambda owner: No
     here = _place(os.getpid())
     same_host = host == socket.gethostname()
     if ((boot, namespace) == here if boot else same_host) and not namespace.endswith(_BLIND):
-        if sys.platform.startswith("linux"):
+        if here[0]:
             now, began = _start_of(int(pid)), int(start) if start.isdigit() else 0
             return "alive" if now is not None and (began == 0 or now == began) else "dead"
+        if owner == owner_of_this_process():
+            return "alive"
         try:
             os.kill(int(pid), 0)
         except ProcessLookupError:
             return "dead"
         except PermissionError:
             pass
-        return "alive"
+        return "dead" if is_held(owner) is False else "alive"
     held = is_held(owner)
     if held:
         return "alive"

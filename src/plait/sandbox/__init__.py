@@ -104,6 +104,9 @@ async def check_sandbox(chosen: str | Sandbox) -> None:
     try:
         session = await (sandbox(name) if isinstance(chosen, str) else chosen).open(Settings())
     except ConfigError as why:
+        if chosen == AUTO and name == "monty":
+            problem = f"Code cannot run here: 'process' is not available ({default_sandbox()[1]})"
+            raise ConfigError(f"{problem}, and 'monty' is not installed.", hint=why.hint) from why
         if chosen != AUTO or name != "process":
             raise
         _refused[name] = why.message.rstrip(".")

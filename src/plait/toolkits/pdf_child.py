@@ -6,6 +6,7 @@ The arguments are its limits: CPU seconds, bytes of memory, pages, characters. W
 import json
 import resource
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +33,7 @@ def read_pages(content: bytes, most_pages: int, most_chars: int) -> dict[str, An
 if __name__ == "__main__":
     seconds, memory, *limits = map(int, sys.argv[1:])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    with suppress(ValueError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps(read_pages(sys.stdin.buffer.read(), *limits)))

@@ -133,6 +133,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
     check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: otherwise a loss of power can take what was confirmed
     connection.execute("PRAGMA trusted_schema = OFF")
 
 
