@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import plait
+import plait.sandbox
 from plait.core.errors import ConfigError
 from plait.journal import owner
 
