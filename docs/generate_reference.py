@@ -1,8 +1,9 @@
 """Writes the reference pages: docs/reference-cli.md from the program's help, docs/reference-python.md from the
 docstrings of the library, docs/reference-options.md from the declared options of an agent.
 
-It also writes the tables of docs/providers.md from what the library knows of hosts and models, those of docs/python.md
-and docs/limits.md from the options, and the columns of docs/journal.md from the schema.
+It also writes docs/llms.txt and skills/plait/SKILL.md (`agent_skill.py`), the tables of docs/providers.md from what the
+library knows of hosts and models, those of docs/python.md and docs/limits.md from the options, and the columns of
+docs/journal.md from the schema.
 
 `make docs` runs it; a test compares.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, get_args
 
+from agent_skill import llms_page, skill_page
 from cli_reference import cli_page
 
 import plait as library
@@ -415,9 +417,15 @@ PAGES = {
     "serve.md": lambda: with_tables("serve.md", {"serve": serve_table()}),
     "journal.md": lambda: with_tables("journal.md", {"schema": journal_tables()}),
     "limits.md": lambda: with_tables("limits.md", {"limits": limits_table(), "spend": fields_table(SpendLimit)}),
+    "llms.txt": llms_page,
+    "SKILL.md": skill_page,
 }
+ELSEWHERE = {"SKILL.md": Path(__file__).parents[1] / "skills" / "plait"}
+"""The folders of pages that are not in docs."""
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     for page_name, make in PAGES.items():
-        (folder / page_name).write_text(make(), encoding="utf-8")
+        place = folder or ELSEWHERE.get(page_name, Path(__file__).parent)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / page_name).write_text(make(), encoding="utf-8")

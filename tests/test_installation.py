@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import tomllib
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
@@ -29,6 +30,8 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     copy = tmp_path / "plait"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", copy / "src", ignore=ignored)
+    for folder in ("docs", "skills", "examples"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md", "constraints.txt"):
         shutil.copy(ROOT / name, copy)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(copy)]
@@ -38,7 +41,9 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     files = {name for name in files if "__pycache__" not in name}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith("plait/")}
+        shared = {name.partition("/share/plait/")[2] for name in archive.namelist() if ".data/data/" in name}
     assert packed == files
+    assert {"skills/plait/SKILL.md", "skills/plait/references/tools.md"} <= shared
     assert {"plait/py.typed", "plait/loops/react/README.md", "plait/loops/react/prompts/system.j2"} <= packed
 
 
@@ -115,8 +120,20 @@ def test_extras_are_those_of_the_package_with_what_they_miss() -> None:
     assert not any(extras.values())
 
 
+def test_the_extra_all_has_every_extra_for_users() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (all_of_them,) = extras.pop("all")
+    assert all_of_them == f"plait[{','.join(name for name in extras if name != 'dev')}]"
+
+
 def test_a_missing_package_is_listed_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    requires = ["click>=8", 'no-such-thing[more]>=2; extra == "odd"', "msgspec>=0.1; extra == 'even'"]
+    requires = [
+        "click>=8",
+        "x==1; sys_platform != 'linux'",
+        'plait[odd]; extra == "all"',
+        'no-such-thing[more]>=2; extra == "odd"',
+        "msgspec>=0.1; extra == 'even'",
+    ]
     distribution = metadata.distribution
 
     def find(name: str) -> Any:

@@ -87,7 +87,7 @@ def list_extras() -> list[Extra]:
     for line in distribution.requires or () if distribution is not None else ():
         package, _, marker = line.partition(";")
         extra = marker.partition("extra ==")[2].strip().strip("\"'")
-        if extra and extra != "dev":
+        if extra and extra not in ("all", "dev"):
             end = next((at for at, letter in enumerate(package) if not (letter.isalnum() or letter in "-_.")), None)
             requirements.setdefault(extra, []).append(package[:end])
     return [
