@@ -43,6 +43,9 @@ def test_the_project_runs_its_test_passes_and_nothing_is_overwritten(plait: Shel
     again = plait("init", "shop")
     assert again.code == 2 and "already has agent.py, test_agent.py, plait.toml, .gitignore" in again.err
 
+    unknown = plait("init", "other", "--model", "no-such:model")
+    assert unknown.code == 2 and "no-such" in unknown.err and not (plait.folder / "other").exists()
+
     plait.folder = folder
     model = plait.script(REPLIES)
     assert plait("run", "-a", "assistant", "How long is a mile?", "--model", model, "--quiet").out == "1609 m\n"

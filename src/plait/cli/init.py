@@ -16,7 +16,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.installation import install_command
 from plait.models.default_model import choose_model
-from plait.models.resolve import resolve
+from plait.models.resolve import check_spec, resolve
 
 AGENT = '''\
 """An agent with a tool of its own."""
@@ -87,12 +87,11 @@ __pycache__/
 def init(folder: Path, model: str | None) -> None:
     """Write a small project into FOLDER: an agent with a tool, its test, and its settings. Overwrites nothing."""
     spec, why = (model, "") if model else choose_model(os.environ)
+    check_spec(spec, models := load().models)
     missing: ConfigError | None = None
     try:
-        resolve(spec, load().models)
-    except ConfigError as error:
-        if model and "not set" not in error.message and "not installed" not in error.message:
-            raise
+        resolve(spec, models)
+    except ConfigError as error:  # such as a key that is not set yet
         missing = error
     files = {
         "agent.py": AGENT.replace("MODEL", json.dumps(spec)),
