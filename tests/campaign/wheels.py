@@ -1,4 +1,5 @@
-"""The wheel in empty environments: without an extra and with each one alone, every command works or names the extra.
+"""The wheel in empty environments: without an extra, with each one alone and with all, every command works or names the
+extra.
 
 Each environment is a new virtual environment. pip installs the wheel and what it needs, so this part needs a package
 index. The commands run in a folder outside the repository.
@@ -58,6 +59,8 @@ COMMANDS = (
     Command("tools search weather", ("search",)),
     Command("run Hello? --model local:damaged.gguf", ("local",), 1),
     Command("run Hello? --model openai:gpt-5", code=2),
+    Command("init trip --model openai:gpt-5"),
+    Command("init trip", code=2),
     Command(f"run How-many-live-in-Lyon? {LYON} --tools mcp:true", ("mcp",), 2),
     Command(f"run How-many-live-in-Lyon? {LYON}", ("otel",), env=("PLAIT_TELEMETRY", "on")),
     Command(f"plan How-many-more? {CITIES.replace('two-cities', 'two-cities-plan')}"),
@@ -90,16 +93,18 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     wheel = build_wheel(folder)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = ["", *(name for name in extras if name != "dev")][:count]
+    every = frozenset(extras)
     failures: list[str] = []
     refused = worked = 0
     for name in names:
         place = folder / (name or "none")
         try:
             program = install(wheel, name, place)
-            outcomes = [(each, check(program, each, {name}, place / "work")) for each in COMMANDS]
+            has = every if name == "all" else frozenset((name,))
+            outcomes = [(each, check(program, each, has, place / "work")) for each in COMMANDS]
             failures += [f"[{name}] plait {each.line}: {why}" for each, why in outcomes if why]
-            refused += sum(not {*each.needs} <= {name} for each, _ in outcomes)
-            worked += sum({*each.needs} <= {name} for each, _ in outcomes)
+            refused += sum(not has.issuperset(each.needs) for each, _ in outcomes)
+            worked += sum(has.issuperset(each.needs) for each, _ in outcomes)
         except subprocess.CalledProcessError as why:
             failures.append(f"[{name}] {why}: {why.stderr[-1000:]}")
         shutil.rmtree(place, ignore_errors=True)
@@ -130,7 +135,7 @@ def make_folder(folder: Path) -> None:
     (folder / "damaged.gguf").write_bytes(b"GGUF")
 
 
-def check(program: Path, command: Command, extras: set[str], folder: Path) -> str:
+def check(program: Path, command: Command, extras: frozenset[str], folder: Path) -> str:
     """Run a command; return what is wrong about how it ended, "" if nothing is."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PLAIT_", "OPENAI_", "PYTHON"))}
     env = {**kept, "HOME": str(folder), "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
