@@ -105,9 +105,10 @@ def test_a_change_starts_the_server_again_and_goes_on_with_its_runs(plait: Shell
         wait_until(lambda: "answered" in plait("runs").out)
         assert naps.read_text() == "nap\n" * 2, "the call was read only, so the resumed run made it again"
 
-        agent.write_text("import no_such_module\n")
+        (plait.folder / "helper.py").write_text("def (")
+        agent.write_text("import helper\n")
         said = read_until(process, "ended with code 2. It starts again when a file changes.")
-        assert "No module named 'no_such_module'" in said
+        assert "helper.py, line 1: SyntaxError" in said
         (plait.folder / "notes.json").write_text("{}")  # what tools write changes nothing
         agent.write_text(SLOW.replace("SECONDS", "1"))
         pid = server_in(read_until(process, "Listening on"))

@@ -14,10 +14,12 @@ from typing import Any
 
 import click
 
+from plait.core.text import clean
+
 SUFFIXES = (".py", ".toml", ".j2")
 """Code, settings and prompts. Tools may write other files while they work."""
-PAUSE = 0.3
-"""Seconds between two looks at the files."""
+PAUSE, SHARE = 0.3, 20
+"""Seconds between two looks at the files, and how many times as long as a look the pause is at least."""
 
 
 def fork_at_changes(folders: Iterable[Path]) -> bool:
@@ -28,53 +30,60 @@ def fork_at_changes(folders: Iterable[Path]) -> bool:
     change. Signals are passed on; after one, it exits with the code of the last process.
     """
     child, stopped, is_restart = 0, False, False
+    code: int | None = 0
 
     def pass_on(number: int, _: Any) -> None:
         nonlocal stopped
         stopped = True
-        with suppress(ProcessLookupError):
-            os.kill(child, number)
+        if child:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
 
     roots = {each.resolve() for each in folders}
     handled = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
-    while True:
+    before = {number: signal.signal(number, pass_on) for number in handled}
+    while not stopped:
         seen = list_files(roots)
         is_alive, kept_open = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in handled}
+        signal.pthread_sigmask(signal.SIG_BLOCK, handled)  # the new process gets none before it has its handlers
         if (child := os.fork()) == 0:
             os.setpgid(0, 0)  # Ctrl-C goes to the first process alone, which passes it on
             os.close(kept_open)
             threading.Thread(target=_end_with, args=(is_alive,), daemon=True).start()
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
             return is_restart
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
         os.close(is_alive)
-        for number in handled:
-            signal.signal(number, pass_on)
-        code: int | None = None
-        while not stopped and (now := list_files(roots)) == seen:
-            time.sleep(PAUSE)
-            if code is None and (code := _exit_code(child, os.WNOHANG)):
+        code = None
+        while not stopped and (now := look_again(roots)) == seen:
+            if code is None and (code := _exit_code(child, os.WNOHANG)) is not None:
+                child = 0
+                if code == 0:
+                    sys.exit(0)
                 click.echo(f"The server ended with code {code}. It starts again when a file changes.", err=True)
-            if code == 0:
-                sys.exit(0)
-        while not stopped and now != (now := list_files(roots)):  # until an editor or git has written all
-            time.sleep(PAUSE)
+        while not stopped and now != (now := look_again(roots)):
+            pass  # an editor or git still writes
         if not stopped:
-            names = sorted(os.path.relpath(each[0]) for each in now ^ seen)
-            click.echo(f"Changed: {', '.join(dict.fromkeys(names))}. The server starts again.", err=True)
-        if code is None:
-            if not stopped:
+            names = dict.fromkeys(os.path.relpath(each[0]) for each in sorted(now ^ seen))
+            click.echo(f"Changed: {clean(', '.join(names))}. The server starts again.", err=True)
+            if child:
                 os.kill(child, signal.SIGTERM)
-            code = _exit_code(child)
+        code = _exit_code(child) if child else code
+        child = 0
         os.close(kept_open)
-        if stopped:
-            sys.exit(code)
-        for number, handler in before.items():
-            signal.signal(number, handler)
         is_restart = True
+    sys.exit(code)
+
+
+def look_again(folders: Iterable[Path]) -> set[tuple[str, int, int]]:
+    """Return the files after a pause. In a large folder the pause is longer, so that watching costs little."""
+    time.sleep(PAUSE)
+    began = time.monotonic()
+    found = list_files(folders)
+    time.sleep(SHARE * (time.monotonic() - began))
+    return found
 
 
 def list_files(folders: Iterable[Path]) -> set[tuple[str, int, int]]:

@@ -73,9 +73,9 @@ def _path(name: str) -> Path:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Return the line of the user's file that raised an error, as `line 3: `."""
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f"line {error.lineno}: "
+    """Return the line of the user's file that raised an error, as `line 3: `, with the path of another file."""
+    if isinstance(error, SyntaxError) and error.filename:  # perhaps of a module that the file imports
+        return f"line {error.lineno}: " if error.filename == file else f"{error.filename}, line {error.lineno}: "
     trace, line = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:
