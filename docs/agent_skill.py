@@ -6,6 +6,7 @@ Both are made of the documentation: the program of `plait init`, sections of pag
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from plait.cli.commands import COMMANDS
@@ -35,6 +36,10 @@ This file is generated from Plait's documentation. `references/` has whole pages
 repository they are in `docs/`. `plait COMMAND --help` has the options of each command, with examples.
 
 ## Install
+
+```sh
+pip install plait                    # with extras: pip install 'plait[server,mcp]'
+```
 
 EXTRAS
 
@@ -67,7 +72,7 @@ python -m pytest
 6. A run that waits or was interrupted goes on with `agent.resume(run, "yes")` or `plait resume`. Never start it again
    in place of that: its effects would be repeated.
 7. Test agents with `plait.Scripted` and the fixture `no_real_models`. Name the loop in tests.
-8. After a change of prompts, tools or code, `plait replay --last 20` shows whether recorded runs would send the same
+8. After a change of prompts, tools or code, `plait replay -a assistant --last 20` shows whether recorded runs would send the same
    requests. To find out why a run went wrong, read `plait show RUN` and `plait show RUN --wire`.
 9. Keys come from the environment (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY` ...). Never write one into code, `plait.toml`
    or a prompt. A `plait.toml` that runs code needs `plait trust` after each change.
@@ -87,7 +92,7 @@ SECTIONS = {
 
 def skill_page() -> str:
     """The skill for coding agents, in the Agent Skills format."""
-    words = {"SUMMARY": SUMMARY, "EXTRAS": section("installation.md", "Extras"), "TEST": TEST}
+    words = {"SUMMARY": textwrap.fill(SUMMARY, 120), "EXTRAS": section("installation.md", "Extras"), "TEST": TEST}
     words["AGENT"] = AGENT.replace("MODEL", '"openai:gpt-4.1-mini"')
     head = re.sub("|".join(rf"\b{word}\b" for word in words), lambda found: words[found[0]], HEAD)
     commands = "".join(f"- `plait {name}`: {line}\n" for name, (_, line) in COMMANDS.items())

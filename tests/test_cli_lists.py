@@ -127,6 +127,14 @@ def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> No
         assert (tmp_path / name).read_text() == place.read_text(), "run: make docs"
 
 
+def test_the_skill_has_the_head_that_the_format_demands() -> None:
+    folder = ROOT / "skills" / "plait"
+    _, head, body = (folder / "SKILL.md").read_text().split("---\n", 2)
+    fields = dict(re.findall(r"^([a-z]+): (?:>-\n)?((?:.+|\n  .+)+)", head, re.M))
+    assert fields["name"] == folder.name and 100 < len(fields["description"]) <= 1024
+    assert body.count("\n") < 500 and "](" not in body.replace("`](", "")
+
+
 def test_every_line_of_the_names_is_whole_sentences() -> None:
     page = (ROOT / "docs" / "reference-python.md").read_text().partition("\n## ")[2]
     lines = [line for line in page.splitlines() if line and line[0] != "#" and not line.startswith("`")]
