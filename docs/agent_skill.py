@@ -72,8 +72,8 @@ python -m pytest
 6. A run that waits or was interrupted goes on with `agent.resume(run, "yes")` or `plait resume`. Never start it again
    in place of that: its effects would be repeated.
 7. Test agents with `plait.Scripted` and the fixture `no_real_models`. Name the loop in tests.
-8. After a change of prompts, tools or code, `plait replay -a assistant --last 20` shows whether recorded runs would send the same
-   requests. To find out why a run went wrong, read `plait show RUN` and `plait show RUN --wire`.
+8. After a change of prompts, tools or code, `plait replay -a assistant --last 20` shows whether recorded runs would
+   send the same requests. To find out why a run went wrong, read `plait show RUN` and `plait show RUN --wire`.
 9. Keys come from the environment (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY` ...). Never write one into code, `plait.toml`
    or a prompt. A `plait.toml` that runs code needs `plait trust` after each change.
 

@@ -56,13 +56,18 @@ def test_the_embedded_model_is_used_where_it_is_installed() -> None:
 
 @pytest.mark.usefixtures("no_extra")
 def test_a_key_chooses_its_provider_and_a_server_is_found(ollama: str) -> None:
-    found = {"OLLAMA_BASE_URL": ollama, **{h.base_env: "http://127.0.0.1:9/v1" for h in HOSTS.values() if h.local}}
-    assert choose_model({**found, "OLLAMA_BASE_URL": ollama}) == ("ollama:qwen3:8b", f"{ollama} has it")
+    closed = {host.base_env: "http://127.0.0.1:9/v1" for host in HOSTS.values() if host.local}
+    assert choose_model({**closed, "OLLAMA_BASE_URL": ollama, "HF_TOKEN": "hf-0123456789"}) == (
+        "ollama:qwen3:8b",
+        f"{ollama} has it",
+    )
     assert choose_model({"ANTHROPIC_API_KEY": "sk-0123456789"}) == (
         "anthropic:claude-haiku-4-5",
         "ANTHROPIC_API_KEY is set",
     )
-    assert choose_model({"OPENAI_API_KEY": " ", "GOOGLE_API_KEY": "0123456789"})[0].startswith("gemini:")
+    assert choose_model({"OPENAI_API_KEY": " ", "HF_TOKEN": "hf-0123456", "GEMINI_API_KEY": "0123456789"})[
+        0
+    ].startswith("gemini:")
 
 
 @pytest.mark.usefixtures("no_extra")

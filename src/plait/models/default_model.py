@@ -26,11 +26,11 @@ def choose_model(env: Mapping[str, str]) -> tuple[str, str]:
     if find_spec("xllamacpp") is not None:
         return "local", ""
     for host in HOSTS.values():
-        if key := next((key for key in host.keys if not host.local and env.get(key, "").strip()), ""):
+        key = host.keys[0]  # the others, such as HF_TOKEN, are often set for something else
+        if not host.local and env.get(key, "").strip():
             return f"{host.name}:{host.example}", f"{key} is set"
-    servers = [
-        (name, env.get(host.base_env, "").strip() or host.base_url) for name, host in HOSTS.items() if host.local
-    ]
+    local = [host for host in HOSTS.values() if host.local]
+    servers = [(host.name, env.get(host.base_env, "").strip() or host.base_url) for host in local]
     with ThreadPoolExecutor(len(servers)) as threads:
         answers = threads.map(ask_for_models, [address for _, address in servers])
     for (name, address), (models, _) in zip(servers, answers, strict=True):

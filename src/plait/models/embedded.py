@@ -72,9 +72,7 @@ def require_package(name: str) -> None:
         memory = " and needs about 2 GB of memory" if known.name == DEFAULT else ""
         needs = f"\nPlait then downloads the model's file ({known.bytes / 1e6:,.0f} MB) at its first use{memory}."
     other = "set a provider's key, such as OPENAI_API_KEY or ANTHROPIC_API_KEY, or start Ollama"
-    hint = (
-        f"{install_hint('local')}{needs}\nOr use a model elsewhere: {other}, and name it: --model openai:gpt-4.1-mini."
-    )
+    hint = f"{install_hint('local')}{needs}\nOr use another model: {other}, and name it, such as openai:gpt-4.1-mini."
     raise ConfigError(_needs_package(f"local:{name}" if name else "local"), hint=hint)
 
 
