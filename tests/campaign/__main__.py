@@ -80,7 +80,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),
-    "wheels": (wheels.run, "environments with the wheel and one extra each, in which every command is run", 11, 1),
+    "wheels": (wheels.run, "environments with the wheel and one extra each, in which every command is run", 12, 1),
     "removed": (removed.run, "built-in guards, each left out of a run of all tests", 8, 0),
     "tests": (long_tests.run, "rounds of tests with large counts: properties, hostile programs, disk faults", 1, 0),
 }
