@@ -56,12 +56,6 @@ def test_the_project_runs_its_test_passes_and_nothing_is_overwritten(plait: Shel
     programs = Path(sys.executable).parent
     tested = run_forked([str(programs / words[0]), *words[1:]], cwd=folder, env=env)
     assert tested.returncode == 0 and "1 passed" in tested.stdout, tested.stdout + tested.stderr
-    for words in (["check"], ["format", "--check", "--line-length", "120"]):
-        subprocess.run(
-            [programs / "ruff", *words, "--no-cache", "agent.py", "test_agent.py"],
-            cwd=folder,
-            check=True,
-        )
 
 
 def test_one_file_that_is_there_is_enough_to_write_nothing(plait: Shell) -> None:
@@ -112,22 +106,32 @@ def test_a_change_starts_the_server_again_and_goes_on_with_its_runs(plait: Shell
         (plait.folder / "notes.json").write_text("{}")  # what tools write changes nothing
         agent.write_text(SLOW.replace("SECONDS", "1"))
         pid = server_in(read_until(process, "Listening on"))
-        process.kill()
-        process.wait(60)
-        wait_until(lambda: _start_of(pid) is None)  # a killed process leaves no server
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0 and _start_of(pid) is None
     finally:
         process.kill()
         process.communicate(timeout=60)
 
 
-def test_a_signal_ends_both_processes(plait: Shell) -> None:
-    plait.script([{"answer": "rested"}], "replies.json")
-    (plait.folder / "agent.py").write_text(SLOW.replace("SECONDS", "0"))
-    process = plait.start("serve", "--reload", "--port", "0", "-a", "agent.py:agent")
-    pid = server_in(read_until(process, "Listening on"))
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0 and _start_of(pid) is None
-    process.communicate()
+WATCHED = """
+import os, pathlib, time
+from plait.cli.reload import fork_at_changes
+fork_at_changes([pathlib.Path()])
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_to_the_watching_process_ends_both(number: signal.Signals, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WATCHED]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.send_signal(number)
+    process.wait(60)
+    wait_until(lambda: _start_of(pid) is None)
+    process.stdout.close()
 
 
 def server_in(said: str) -> int:
