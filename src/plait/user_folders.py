@@ -1,10 +1,16 @@
-"""The folders in which Plait stores things for a user, by the variables of XDG."""
+"""The folders in which Plait stores things for a user, by the variables of XDG, and disks of other machines."""
 
 from __future__ import annotations
 
 import os
 from functools import lru_cache
 from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+NETWORK_HINT = "SQLite's locks are not reliable there. Use a local folder, or PostgreSQL."
+_NETWORKS = frozenset(
+    {"nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "afs", "lustre", "sshfs"}
+)
 
 
 def config_folder() -> Path:
@@ -34,3 +40,15 @@ def _make_path(folder: str | None, usual: str, home: str | None) -> Path:
         return Path.home() / usual / "plait"
     except RuntimeError:  # in a container: no HOME, and a user whom /etc/passwd does not have
         return Path("/") / usual / "plait"
+
+
+def find_network(path: Path) -> str:
+    """Return the type of the network file system that holds a path, such as "nfs4"; "" for a local one."""
+    try:
+        mounts = [line.split() for line in MOUNTS.read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    types = {words[4].replace("\\040", " "): words[words.index("-") + 1] for words in mounts if "-" in words}
+    place = path.absolute()
+    found = next((types[str(each)] for each in (place, *place.parents) if str(each) in types), "")
+    return found if found.removeprefix("fuse.") in _NETWORKS else ""

@@ -17,6 +17,7 @@ from endpoint_runs import WARM, run_against, run_plait
 
 import plait
 from models_server import Asked
+from plait import user_folders
 from plait.core.errors import JournalError
 from plait.journal.schedules import next_time
 from plait.journal.sqlite import faults
@@ -58,12 +59,16 @@ MOUNTS = """\
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS.replace("/shared", str(tmp_path / "shared")))
-    monkeypatch.setattr(faults, "MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(user_folders, "MOUNTS", tmp_path / "mountinfo")
 
 
 def test_a_journal_on_nfs_is_named_by_doctor_and_by_its_errors(mounts: None, tmp_path: Path) -> None:
-    assert faults.find_network(Path("/data/plait/journal.db")) == "nfs4"
-    assert faults.find_network(Path("/data/local disk/journal.db")) == faults.find_network(Path("/tmp/j.db")) == ""
+    assert user_folders.find_network(Path("/data/plait/journal.db")) == "nfs4"
+    assert (
+        user_folders.find_network(Path("/data/local disk/journal.db"))
+        == user_folders.find_network(Path("/tmp/j.db"))
+        == ""
+    )
     locked = sqlite3.OperationalError("database is locked")
     locked.sqlite_errorcode = sqlite3.SQLITE_BUSY  # type: ignore[misc]
     error = faults.translate(locked, Path("/data/journal.db"))

@@ -25,7 +25,6 @@ from plait.cli.output import print_json, print_table
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
-from plait.journal.sqlite.faults import NETWORK_HINT, find_network
 from plait.journal.store import Journal, NoJournal, default_place, is_address, open_store, wait_for
 from plait.models.config import ModelConfig
 from plait.models.default_model import ask_for_models, choose_model
@@ -37,6 +36,7 @@ from plait.sandbox.command import check_folder
 from plait.sandbox.monty_worker import library
 from plait.sandbox.process import ProcessSession
 from plait.user_files import read_file
+from plait.user_folders import NETWORK_HINT, find_network
 
 State = Literal["ok", "absent", "broken"]
 COLOURS: dict[State, str] = {"ok": "green", "absent": "dim", "broken": "bold red"}

@@ -6,12 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from plait.core.errors import JournalError, WrongJournal
+from plait.user_folders import NETWORK_HINT, find_network
 
-MOUNTS = Path("/proc/self/mountinfo")
-NETWORK_HINT = "SQLite's locks are not reliable there. Use a local folder, or PostgreSQL."
-_NETWORKS = frozenset(
-    {"nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "afs", "lustre", "sshfs"}
-)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -50,18 +46,6 @@ def translate(error: sqlite3.Error, path: Path) -> JournalError:
     if network := find_network(path):
         hint = f"{hint} The folder is on a network file system ({network}): {NETWORK_HINT}"
     return JournalError(text.format(path=path, error=error, which=which), hint=hint)
-
-
-def find_network(path: Path) -> str:
-    """Return the type of the network file system that holds a path, such as "nfs4"; "" for a local one."""
-    try:
-        mounts = [line.split() for line in MOUNTS.read_text(errors="replace").splitlines()]
-    except OSError:
-        return ""
-    types = {words[4].replace("\\040", " "): words[words.index("-") + 1] for words in mounts if "-" in words}
-    place = path.absolute()
-    found = next((types[str(each)] for each in (place, *place.parents) if str(each) in types), "")
-    return found if found.removeprefix("fuse.") in _NETWORKS else ""
 
 
 _ELSEWHERE = "give another file with --journal or PLAIT_JOURNAL"
