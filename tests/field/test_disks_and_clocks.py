@@ -64,7 +64,8 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_journal_on_nfs_is_named_by_doctor_and_by_its_errors(mounts: None, tmp_path: Path) -> None:
     assert user_folders.find_network(Path("/data/plait/journal.db")) == "nfs4"
-    assert (
+    local = (Path("/data/local disk/journal.db"), Path("/tmp/j.db"))
+    assert [user_folders.find_network(each) for each in local] == ["", ""]
         user_folders.find_network(Path("/data/local disk/journal.db"))
         == user_folders.find_network(Path("/tmp/j.db"))
         == ""
