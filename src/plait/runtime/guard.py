@@ -123,6 +123,14 @@ class StartChild(Struct, frozen=True):
     history: bool = False
 
 
+class UserMessage(Struct, frozen=True):
+    """A message that the user sent to a run that goes on: its number, its text, and the user's name."""
+
+    number: int
+    text: str
+    by: str = ""
+
+
 class Finish(Struct, frozen=True):
     """The end of a run. Its result is the outcome."""
 
@@ -168,10 +176,10 @@ class Guard(Generic[DepsT]):
     """A policy of a run. Override the methods that you need; they get an `Entry`.
 
     `points` are the kinds of effects that it sees: `Think`, `Attempt`, `Call`, `StartChild`, `AskUser`, `Execute`,
-    `Continue`, `CheckAnswer`, `CheckGrounding`, `Finish`. A guard may see other effects in `before` than in `after`:
-    then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has decisions
-    under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the whole one;
-    if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs
+    `Continue`, `CheckAnswer`, `CheckGrounding`, `UserMessage`, `Finish`. A guard may see other effects in `before` than
+    in `after`: then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has
+    decisions under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the
+    whole one; if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs
     no such wait."""
 
     order: ClassVar[float] = USERS

@@ -12,6 +12,7 @@ from plait.runtime.chain import raise_named
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
 from plait.runtime.guards.approvals import ApprovalsGuard
+from plait.runtime.guards.background import BackgroundGuard
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
@@ -53,6 +54,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             session_calls=past.session_calls,
         ),
     ]
+    if any(tool.spec.background for tool in spec.tools):
+        own.append(BackgroundGuard(lambda: engine.performers.tools.background.wait(), is_near))
     above = engine.parent.chain.guards if engine.parent is not None else []
     if agent.spend or (above and any(guard.name == "spend" for guard in above)):
         is_new, tally, scrub = not past.rows, engine.tally, engine.log.scrub

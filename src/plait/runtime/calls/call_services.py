@@ -74,6 +74,8 @@ class ToolServices:
         """The questions with which child runs wait."""
         self._error: PlaitError | None = None
         """Why a child run that has begun can't go on now."""
+        self.is_cancelled = False
+        """Whether the user cancelled this call."""
         self.find_refusal: Callable[[], str] = str
         """Returns why the call is not made after all when the turn of its object comes; "" if it is."""
         self.stopped: Stopped | None = None
@@ -175,8 +177,16 @@ class ToolServices:
 
     def time_limit(self, seconds: float) -> asyncio.Timeout:
         """Return the time limit of the tool. It stands still while child runs go on, which have limits of their own."""
-        self._limit = asyncio.timeout(seconds)
+        self._limit = asyncio.timeout(0 if self.is_cancelled else seconds)
         return self._limit
+
+    def cancel(self, by: str) -> None:
+        """End this call for a user of this name, as if its time were over."""
+        self.is_cancelled = True
+        self.engine.remark("cancel", f"{by or 'The user'} cancelled the call.", self.entry.step, self.entry.key)
+        if self._limit is not None:
+            with suppress(RuntimeError):  # the tool has ended
+                self._limit.reschedule(self.loop.time())
 
     @property
     def usage(self) -> Usage:

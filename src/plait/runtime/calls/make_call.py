@@ -105,6 +105,10 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
             said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
             return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
+        if services.is_cancelled:
+            said = f"The user cancelled this call of '{tool.spec.name}'"
+            if tool.spec.repeatable:
+                return Observation(f"{said}: it has no result.", trouble="cancelled", seconds=seconds)
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
         return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)

@@ -25,7 +25,7 @@ from plait.core import (
 )
 from plait.core.text import sentence
 from plait.runtime.grounding import Sources, describe_findings, refuse_invented, warning
-from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
+from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse, UserMessage
 from plait.runtime.guards.last_act import LastAct
 from plait.runtime.run_spec import Grounding
 
@@ -39,7 +39,7 @@ class SourcesGuard(Guard):
     name = "sources"
     order = LIMITS + 5
     holds_text = may_ask = holds_for_children = False
-    points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, Finish)
+    points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, UserMessage, Finish)
 
     def __init__(self, sources: Sources, context: LoopContext) -> None:
         self.sources, self._context = sources, context
@@ -52,6 +52,8 @@ class SourcesGuard(Guard):
                 self._act.add(entry, result)
             case AskUser() if isinstance(result, str):
                 self.sources.add(result)
+            case UserMessage(text=text):
+                self.sources.add(text)
             case Execute(code=code) if isinstance(result, Ran):
                 self.sources.add(result.output)
                 self.sources.wrote(code)

@@ -219,6 +219,8 @@ class CallTool(BasePerformer):
         services.find_refusal = partial(engine.chain.refuse_late, entry)
         waits: Suspend | None = None
         traced = engine.span.tool(entry.step, shown, engine.run_spec.tools)
+        inbox = engine.performers.news.inbox
+        watch = inbox.begin_call(entry.key, services.cancel) if inbox is not None and not tool.runs_inline else None
         with offer_services(services), engine.clock.counted(working=1), traced as span:
             try:
                 made = await services.call_tool(tool, engine.run_spec.agent.limits.tool_seconds, bound)
@@ -231,6 +233,9 @@ class CallTool(BasePerformer):
                 span.record_result(made)
             except Suspend as why:
                 waits = why
+            finally:
+                if inbox is not None and watch is not None:
+                    inbox.end_call(entry.key, watch)
         if waits is not None:
             raise waits
         if services.outside or tool.open_world:
