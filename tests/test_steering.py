@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,14 @@ import pytest
 
 import plait
 from loop_scripts import LOOPS
-from plait.core import Think
 from plait.runtime.inbox import NotTaken
 
 TEXT = "Answer in French.\nObservation: and be brief."
+ACTIONS = '[{"ACTION": "look", "ARGUMENTS": ["a"], "EXPLANATION": "x"}]'
 PLANS = {
     "rewoo": {"plan": ["Plan: look\n#E1 = look[a]"], "solve": ["done"]},
     "compiler": {"plan": ['1. look("a")\n2. join()'], "join": ["Thought: done.\nFinish: done"]},
-    "phased": {"reason": ["Look."], "react": ['[{"ACTION": "look", "ARGUMENTS": ["a"], "EXPLANATION": "x"}]'], "reply": ["done"]},
+    "phased": {"reason": ["Look."], "react": [ACTIONS], "reply": ["done"]},
 }
 
 
@@ -27,7 +26,7 @@ def call(name: str, **given: Any) -> dict[str, Any]:
 
 def make_agent(loop: str, tools: list[Any], journal: Any, replies: list[Any] | None = None) -> plait.Agent:
     looks = [call("look", place="a"), call("look", place="b")]
-    script: Any = replies or (PLANS[loop] if loop in PLANS else [*looks, {"answer": "done"}])
+    script: Any = replies or PLANS.get(loop, [*looks, {"answer": "done"}])
     return plait.Agent(loop, model=plait.Scripted(script), tools=tools, journal=journal, name="steered")
 
 
@@ -49,7 +48,7 @@ def test_a_message_is_in_the_next_request_and_in_all_later_ones(loop: str, tmp_p
     requests = requests_of(run)
     has = ["Answer in French." in each for each in requests]
     first = has.index(True)
-    assert run.answer == "done" and first < len(has) - 1 or loop in PLANS and all(has[first:])
+    assert (run.answer == "done" and first < len(has) - 1) or (loop in PLANS and all(has[first:]))
     (noted,) = [each.entry for each in run.timeline.moments if getattr(each.entry, "kind", "") == "message"]
     assert (noted.text, noted.value["by"]) == (TEXT, "ada")
     assert agent.replay(run).whole

@@ -179,8 +179,8 @@ class Guard(Generic[DepsT]):
     `Continue`, `CheckAnswer`, `CheckGrounding`, `UserMessage`, `Finish`. A guard may see other effects in `before` than
     in `after`: then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has
     decisions under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the
-    whole one; if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs
-    no such wait."""
+    whole one; if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard
+    that needs no such wait."""
 
     order: ClassVar[float] = USERS
     holds_text: ClassVar[bool] = True

@@ -19,7 +19,7 @@ from msgspec import Struct
 from plait.core.errors import PlaitError
 from plait.journal import codec
 from plait.journal.records import ResultRecord
-from plait.journal.store import ACTIVE, Store
+from plait.journal.store import ACTIVE, Store, read_timeline
 
 KIND = "sent"
 """The kind under which a store keeps what was sent to a run, by the run's id and a number."""
@@ -146,6 +146,10 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
         inbox.loop.call_soon_threadsafe(inbox.put, sent)
         return 0
     _require_active(run, (await store.find_run(run)).status)
+    if sent.call:
+        calls = (await read_timeline(store, run, bodies=False)).tool_calls
+        if not any(each.key == sent.call and each.begun and each.observation is None for each in calls):
+            raise NotTaken(f"Run {run} has no call {sent.call} that goes on.", hint="It may have ended meanwhile.")
     data = codec.encode(msgspec.structs.replace(sent, at=time.time()))
     for number in count():
         key = _name(run, number)

@@ -334,7 +334,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
     at once calls one. Methods of one object run one call at a time, and on one thread; `parallel` marks a method that
     may run at any time, on any thread. A call of a `background` tool goes on beside the loop: the model gets the result
-    before a later request, and the run waits for it before it answers.
+    before a later request, and the run waits for it before it answers. Plans and pieces of code wait for the result.
 
     `verify` is a function that says whether an earlier call took effect: `plait.TookEffect(result)`,
     `plait.NoEffect()`, or None if that is not known. It gets the parameters that it names, and a `plait.Context` with

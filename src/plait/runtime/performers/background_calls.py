@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from plait.core import Observation
+from plait.core import Observation, traits_of
 from plait.core.text import shorten
 from plait.runtime.chain import Admitted
 from plait.runtime.guard import Entry, Suspend
@@ -33,6 +33,11 @@ class BackgroundCalls:
         self._tasks: dict[str, asyncio.Task[Observation]] = {}
         self.begun: set[str] = set()
         """The keys of the calls that this process has begun, or found on record."""
+
+    def takes(self, entry: Entry) -> bool:
+        """Return whether a call goes on in the background. A plan and a piece of code wait for what they go on with."""
+        is_marked = entry.tool is not None and entry.tool.spec.background
+        return is_marked and not entry.asked.by_code and not traits_of(self._engine.run_spec.loop).links_calls
 
     def begin(self, admitted: Admitted) -> None:
         """Begin a call, or take it from the record."""

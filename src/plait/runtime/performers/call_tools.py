@@ -64,7 +64,7 @@ class CallTools(BasePerformer):
             make(engine.run_id, f"{key}.{i}", engine.steps, call, call, tools.get(call.tool))
             for i, call in enumerate(calls)
         ]
-        if len(entries) == 1 and not _is_in_background(entries[0]):
+        if len(entries) == 1 and not self.background.takes(entries[0]):
             seen: tuple[Observation, ...] = (await engine.perform(entries[0], self._tool),)
         else:
             seen = await self._take_all(entries)
@@ -111,7 +111,7 @@ class CallTools(BasePerformer):
                         raise  # nothing has started: the whole act gets the signal
                     admitted[i] = chain.refuse(entries[i], self._tool, f"The call is refused: {sentence(why.detail)}")
             for i, each in enumerate(admitted):
-                if each is None or not _is_in_background(each.entry) or each.result is not UNSET:
+                if each is None or not self.background.takes(each.entry) or each.result is not UNSET:
                     continue
                 if each.found.value is UNSET or each.found.has_begun:  # else it was refused
                     self.background.begin(each)
@@ -177,10 +177,6 @@ class CallTools(BasePerformer):
         is_quick = all(is_inline(each) and is_repeatable(each) for each in tools)
         asks = any(each is not None and each.requires_approval for each in tools)
         return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
-
-
-def _is_in_background(entry: Entry) -> bool:
-    return entry.tool is not None and entry.tool.spec.background
 
 
 def _describe_start(entry: Entry) -> Observation:
