@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from plait.runtime.guard import Refuse as Refuse
     from plait.runtime.hooks import Hook as Hook
     from plait.runtime.limits import Limits as Limits
+    from plait.runtime.reviewer import Reviewer as Reviewer
     from plait.runtime.run import Run as Run
     from plait.runtime.spend_limits import SpendLimit as SpendLimit
     from plait.sandbox.process import Process as Process
@@ -103,6 +104,7 @@ _NAMES = {
     "plait.runtime.conversations.attachments": "attach",
     "plait.runtime.calls.context": "Context",
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",
+    "plait.runtime.reviewer": "Reviewer",
     "plait.runtime.hooks": "Hook",
     "plait.runtime.limits": "Limits",
     "plait.runtime.spend_limits": "SpendLimit",

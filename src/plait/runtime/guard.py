@@ -165,6 +165,8 @@ class Entry:
     """What speaks for asking the user, in sentences. One guard, `approvals`, asks for all of them."""
     remark: Callable[[str, str], None] = lambda kind, text: None
     """Notes something in the journal: its kind and text. Does nothing for recorded work."""
+    outside: tuple[str, ...] = ()
+    """What the context of a call holds from outside, if the call may follow from it."""
     id: tuple[str, str] = field(init=False)
     """What tells the entry from all others of the tree of runs."""
 

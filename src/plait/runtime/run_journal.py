@@ -124,7 +124,7 @@ class RunJournal:
                 self._delivered.add(record.value)
             return
         if not at.mark and at.check < 0 and at.news < 0 and at.n >= 0:
-            work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
+            work = "call" if at.i >= 0 else "think" if at.attempt >= 0 else getattr(record, "work", "")
             if work:
                 self.works.setdefault(at.n, work)
         if at.attempt >= 0 and not at.mark:  # so the model call itself was admitted
