@@ -16,6 +16,7 @@ from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, EndedByRefusal, Entry, Guard, LimitReached
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.background import BackgroundGuard
+from plait.runtime.guards.claims import ClaimsGuard
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
@@ -99,6 +100,9 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
                 find_near=lambda: engine.near,
             ),
         )
+    if agent.claims != "off":
+        made = [call.tool for turn in spec.task.history for call in turn.calls]
+        own.append(ClaimsGuard(agent.claims, context.known_tools, made, is_near))
     if engine.parent is None:
         return own
     joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
