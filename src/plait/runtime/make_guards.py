@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core import LimitNear
 from plait.core.errors import ModelError
+from plait.core.loop import HISTORY
 from plait.runtime.agents.agent_fields import list_hooks
 from plait.runtime.calls.context import Context
 from plait.runtime.chain import raise_named
@@ -102,6 +103,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         )
     if agent.claims != "off":
         made = [call.tool for turn in spec.task.history for call in turn.calls]
+        if context.tool(HISTORY) is not None:  # calls of earlier turns are left out
+            made = [tool.name for tool in context.known_tools]
         own.append(ClaimsGuard(agent.claims, context.known_tools, made, is_near))
     if engine.parent is None:
         return own

@@ -37,9 +37,9 @@ class ClaimsGuard(Guard):
         if not fresh or (is_check and (result or self._policy == "note" or self._is_near())):
             return result
         answer = entry.effect.answer if is_check else getattr(result, "answer", None)
-        found = (
-            self._list_unsupported(answer) if isinstance(answer, str) and not isinstance(result, Observation) else []
-        )
+        if isinstance(result, Observation | ChildEnd) or not isinstance(answer, str):
+            return result
+        found = list_unsupported(find_claims(answer, self._tools), self._made)
         if not found:
             return result
         said = "The answer says that something was done, and no call did it: " + "; ".join(found)
@@ -50,9 +50,6 @@ class ClaimsGuard(Guard):
         else:
             return Refuse(f"{said}. Make the call, or say what was not done.")
         return result
-
-    def _list_unsupported(self, answer: str) -> list[str]:
-        return list_unsupported(find_claims(answer, self._tools), self._made)
 
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd):
