@@ -211,6 +211,24 @@ def test_a_limit_gives_the_last_model_call_what_has_ended(tmp_path: Path) -> Non
     assert run.status == "stopped" and "| the result" in requests_of(run)[-1]
 
 
+def test_a_fork_keeps_the_messages_of_its_steps_and_takes_its_own(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    async def look(ctx: plait.Context[None], place: str) -> str:
+        """Look at a place."""
+        await agent.asend(ctx.run_id, f"A message from {place}.")
+        return f"seen {place}"
+
+    replies = [call("look", place=place) for place in "abc"]
+    agent = make_agent("tool_calling", [look], tmp_path / "j.db", [*replies, {"answer": "done"}])
+    fork = agent.fork(agent.run("Look around."), 3)
+    found = [[place for place in "abc" if f"message from {place}" in each] for each in requests_of(fork)]
+    assert found == [[], ["a"], ["a"], ["a", "c"]]
+    assert agent.replay(fork).whole
+    store = open_store(tmp_path / "j.db")
+    (kept,) = asyncio.run(list_messages(store, fork.id))
+    assert (kept["text"], kept["state"], kept["step"]) == ("A message from c.", "taken", 4)
+
+
 def test_messages_over_http(tmp_path: Path) -> None:
     agent = steps(tmp_path / "j.db", plait.tool(name="wait_long")(lambda: "over"), approve="effects")
     with serving(agent, users=(("ada", "a" * 20), ("bob", "b" * 20))) as here:

@@ -160,7 +160,7 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
     if inbox is not None:
         inbox.loop.call_soon_threadsafe(inbox.wake)
     status = (await store.find_run(run)).status
-    if status not in ACTIVE and sent.text and not any(each["number"] == number for each in await _taken(store, run)):
+    if status not in ACTIVE and sent.text and number not in await _taken(store, run):
         await store.keep(KIND, key, run, codec.encode(Sent()))  # the number stays, the message goes
         _require_active(run, status)
     return number
@@ -172,28 +172,25 @@ def _require_active(run: str, status: str) -> None:
         raise NotTaken(f"Run {run} is over ({status}): it takes no message.", hint=hint)
 
 
-async def _taken(store: Store, run: str) -> list[dict[str, Any]]:
-    """Return the messages on a run's record."""
-    rows = await store.read_rows(run, bodies=False)
-    records = (row.record for row in rows)
-    return [
-        {**each.value, "step": each.step}
-        for each in records
-        if isinstance(each, ResultRecord) and each.work == "message"
-    ]
+async def _taken(store: Store, run: str) -> dict[int, int]:
+    """Return the numbers of the messages that a run has taken, with their steps; of a fork only its own."""
+    fork_at = (await store.find_run(run)).head.fork_at
+    records = [row.record for row in await store.read_rows(run, bodies=False) if row.record.step >= fork_at]
+    found = [each for each in records if isinstance(each, ResultRecord) and each.work == "message"]
+    return {each.value["number"]: each.step for each in found}
 
 
 async def list_messages(store: Store, run: str) -> list[dict[str, Any]]:
     """Return the messages that were sent to a run, in order, each with its number and its `state`: "taken" in a `step`,
     "waiting" for the next model call, or "late": the run has ended without it."""
-    status, taken = (await store.find_run(run)).status, {each["number"]: each for each in await _taken(store, run)}
+    status, taken = (await store.find_run(run)).status, await _taken(store, run)
     found: list[dict[str, Any]] = []
     for start in count(0, PAGE):
         kept = await store.list_kept(KIND, [_name(run, number) for number in range(start, start + PAGE)])
         for number, each in enumerate(kept, start):
             sent = msgspec.json.decode(each.data, type=Sent)
             state = "waiting" if status in (*ACTIVE, "interrupted") else "late"
-            known = {"state": "taken", "step": taken[number]["step"]} if number in taken else {"state": state}
+            known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
             if sent.text:
                 found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
         if len(kept) < PAGE:
