@@ -67,10 +67,8 @@ class RunNews:
         """Begin to take what is sent to the run."""
         engine, news = self._engine, self._engine.journal.news.values()
         if not engine.journal.replay:
-            own = [
-                each for records in news for each in records if each.step >= engine.run_spec.trust_until
-            ]  # of no fork
-            taken = {each.value["number"] for each in own if each.work == "message"}
+            own = [each for records in news for each in records if each.step >= engine.run_spec.trust_until]
+            taken = {each.value["number"] for each in own if each.work == "message"}  # a fork has others of its steps
             looks_first = not engine.journal.is_new or engine.log.is_queued
             self.inbox = Inbox(engine.store, engine.run_id, taken, looks_first=looks_first)
 
