@@ -10,6 +10,7 @@ import pytest
 import plait
 from loop_scripts import LOOPS
 from plait.core import ToolSpec
+from plait.core import events as ev
 from plait.runtime.claims import find_claims, list_unsupported
 
 OFFICE = [
@@ -104,3 +105,17 @@ def test_a_claim_is_noted_or_asked_about(tmp_path: Path) -> None:
     run = run_with("ask", tmp_path, CLAIM)
     assert run.status == "waiting" and "no call did it: I have sent" in run.timeline.questions[0].text
     assert run_with("off", tmp_path, CLAIM).status == "answered"
+
+
+@pytest.mark.parametrize(("policy", "shown"), [("note", ["I have sent the mail."]), ("refuse", ["It was not sent."])])
+def test_a_refused_claim_is_not_shown_while_it_is_written(policy: Any, shown: list[str]) -> None:
+    replies = [CLAIM, {"answer": "It was not sent."}]
+
+    @plait.tool
+    def send_mail(text: str) -> str:
+        """Send a mail."""
+        return "sent"
+
+    agent = plait.Agent("tool_calling", model=plait.Scripted(replies), tools=[send_mail], claims=policy, journal=False)
+    texts = [event.text for event in agent.stream("Send it.") if isinstance(event, ev.Text | ev.Answer)]
+    assert list(dict.fromkeys(texts)) == shown

@@ -17,7 +17,7 @@ from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, EndedByRefusal, Entry, Guard, LimitReached
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.background import BackgroundGuard
-from plait.runtime.guards.claims import ClaimsGuard
+from plait.runtime.guards.claims import ClaimsGuard, ClaimsNote
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.limits import LimitGuard
@@ -105,7 +105,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         made = [call.tool for turn in spec.task.history for call in turn.calls]
         if context.tool(HISTORY) is not None:  # calls of earlier turns are left out
             made = [tool.name for tool in context.known_tools]
-        own.append(ClaimsGuard(agent.claims, context.known_tools, made, is_near))
+        guard_claims = ClaimsNote if agent.claims == "note" else ClaimsGuard
+        own.append(guard_claims(agent.claims, context.known_tools, made, is_near))
     if engine.parent is None:
         return own
     joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)

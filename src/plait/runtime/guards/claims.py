@@ -21,7 +21,7 @@ class ClaimsGuard(Guard):
     order = OUTPUT - 1
     points = ()
     points_after = (Call, StartChild, CheckAnswer, Finish)
-    holds_text = holds_for_children = False
+    holds_for_children = False
 
     def __init__(
         self, policy: Claims, tools: Iterable[ToolSpec], made: Iterable[str], is_near: Callable[[], bool]
@@ -59,3 +59,9 @@ class ClaimsGuard(Guard):
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
         return False
+
+
+class ClaimsNote(ClaimsGuard):
+    """Only notes claims, so nobody waits for it to see a part of an answer."""
+
+    holds_text = False
