@@ -211,6 +211,20 @@ def test_a_limit_gives_the_last_model_call_what_has_ended(tmp_path: Path) -> Non
     assert run.status == "stopped" and "| the result" in requests_of(run)[-1]
 
 
+def test_what_is_no_message_in_the_journal_does_no_harm(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    async def look(ctx: plait.Context[None]) -> str:
+        """Look."""
+        for number, data in enumerate((b"[1]", b'{"text": 3}', b'{"call": "9.9"}')):
+            await open_store(tmp_path / "j.db").keep(inbox.KIND, f"{ctx.run_id} {number}", ctx.run_id, data)
+        await agent.asend(ctx.run_id, TEXT)
+        return "seen"
+
+    agent = steps(tmp_path / "j.db", look, first="look")
+    run = agent.run("Go.")
+    assert run.status == "answered" and "Answer in French." in requests_of(run)[-1]
+
+
 def test_a_fork_keeps_the_messages_of_its_steps_and_takes_its_own(tmp_path: Path) -> None:
     @plait.tool(read_only=True)
     async def look(ctx: plait.Context[None], place: str) -> str:

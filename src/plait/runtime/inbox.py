@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from plait.core.errors import PlaitError
+from plait.core.errors import JournalError, PlaitError
 from plait.journal import codec
 from plait.journal.records import ResultRecord
 from plait.journal.store import ACTIVE, Store, read_timeline
@@ -66,7 +66,8 @@ class Inbox:
         _OPEN[run] = self
 
     async def look(self) -> None:
-        """Read what was sent since the last look, if the run is old enough or was told that something came."""
+        """Read what was sent since the last look, if the run is old enough or was told that something came. Where the
+        store can't be read now, the next write of the run says so."""
         if self._store is None:
             return
         async with self._looking:  # another look may be under way, or be given up
@@ -78,8 +79,10 @@ class Inbox:
                     keys = [_name(self.run, number) for number in range(self._next, self._next + PAGE)]
                     items = await self._store.list_kept(KIND, keys)
                     for each in items:
-                        self.put(msgspec.json.decode(each.data, type=Sent))
+                        self.put(_read(each.data))
                     found = len(items)
+            except JournalError:
+                self._due = True
             except BaseException:
                 self._due = True  # the call that made it look has ended
                 raise
@@ -114,10 +117,7 @@ class Inbox:
     async def _watch(self, seconds: float) -> None:
         while self.calls:
             await asyncio.sleep(seconds)
-            try:
-                await self.look()
-            except PlaitError:
-                return  # the store can't be read now; the next write of the run says so
+            await self.look()
             seconds = LOOKS
 
     def close(self) -> None:
@@ -129,6 +129,14 @@ class Inbox:
 
 def _name(run: str, number: int) -> str:
     return f"{run} {number}"
+
+
+def _read(data: bytes) -> Sent:
+    """Return what was sent; nothing for what a damaged journal, or one from elsewhere, has there."""
+    try:
+        return msgspec.json.decode(data, type=Sent)
+    except msgspec.MsgspecError:
+        return Sent()
 
 
 async def send(store: Store | None, run: str, sent: Sent) -> int:
@@ -188,7 +196,7 @@ async def list_messages(store: Store, run: str) -> list[dict[str, Any]]:
     for start in count(0, PAGE):
         kept = await store.list_kept(KIND, [_name(run, number) for number in range(start, start + PAGE)])
         for number, each in enumerate(kept, start):
-            sent = msgspec.json.decode(each.data, type=Sent)
+            sent = _read(each.data)
             state = "waiting" if status in (*ACTIVE, "interrupted") else "late"
             known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
             if sent.text:
