@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any, TextIO, TypeVar
 
@@ -34,6 +35,7 @@ from plait.tools.mcp.errors import (
     find_fault,
     may_be_unknown_session,
 )
+from plait.tools.mcp.pending_call import PendingCall
 from plait.tools.mcp.replies import MARK, McpHttpClient, RepairedReplies
 from plait.tools.mcp.results import format_progress
 from plait.tools.mcp.server import MCP_LOOP, TOOL_LISTS, McpServer
@@ -43,6 +45,10 @@ T = TypeVar("T")
 MAX_FAILURES = 3
 FAILURE_SECONDS = 60.0
 """Plait does not start a server again that failed `MAX_FAILURES` times in `FAILURE_SECONDS`."""
+MAX_ROUNDS = 20
+"""How often a server may ask for input during one call."""
+PAUSE_SECONDS = 0.25
+ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 MAX_PAGES = 200
 MAX_TOOLS = 5_000
 MAX_EVENT_BYTES = 256 * 1024 * 1024
@@ -83,7 +89,27 @@ for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal
 
 
 async def _on_message(message: Any) -> None:
-    TOOL_LISTS.changes += isinstance(message, types.ToolListChangedNotification)
+    changed = types.ToolListChangedNotification, types.ResourceListChangedNotification
+    TOOL_LISTS.changes += isinstance(message, changed)
+
+
+async def _send_call(request: types.CallToolRequest, call: PendingCall, session: _McpSession) -> Any:
+    """Send a call, and return the server's result as JSON."""
+    session.calls.append(call)
+    try:
+        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema.
+        on_progress = format_progress(call.show_progress)
+        return read_raw(await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress))
+    finally:
+        session.calls.remove(call)
+        session.changed.set()
+
+
+def read_raw(reply: types.Result) -> Any:
+    """Return a server's result as JSON."""
+    if reply.meta and MARK in reply.meta:
+        return json.loads(reply.meta[MARK][0])
+    return reply.model_dump(mode="json", by_alias=True, exclude_none=True)  # of a server in this process
 
 
 class McpConnection:
@@ -110,37 +136,44 @@ class McpConnection:
                 raise describe_failure(self.server, error, "") from error
         return self.tools
 
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any], is_repeatable: bool, report: Callable[[str], None] | None
-    ) -> Any:
+    async def call_tool(self, name: str, arguments: dict[str, Any], is_repeatable: bool, call: PendingCall) -> Any:
         """Return the server's result of a call, as JSON. Plait makes a lost call once more if `is_repeatable`.
 
-        `report` gets the progress as text. Raises `McpServerUnavailable` if no call was made, `CallLost` if that is not
-        known, and `ToolError` if the server refuses the call.
+        Raises `McpServerUnavailable` if no call was made, `CallLost` if that is not known, and `ToolError` if the
+        server refuses the call.
         """
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
-        on_progress = format_progress(report) if report is not None else None
-
-        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema.
-        async def send(session: _McpSession) -> Any:
-            return await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress)
-
-        try:
-            reply = await self._request(send, is_repeatable)
-        except McpServerUnavailable as error:
-            text = "" if is_repeatable else " The call was not made."  # a repeatable call may have been lost before
-            raise McpServerUnavailable(error.message + text, hint=error.hint) from error
-        except PlaitError:
-            raise
-        except Exception as error:
-            raise ToolError(describe_call_error(self.server, error)) from error
-        if reply.meta and MARK in reply.meta:
-            result = json.loads(reply.meta[MARK][0])
-        else:  # of a server in this process
-            result = reply.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if isinstance(result, dict) and result.get("resultType") == "input_required":
-            raise ToolError("The MCP server asks for input during a call, which Plait does not support.")
-        return result
+        more: dict[str, Any] = {}
+        for _ in range(MAX_ROUNDS):
+            params = {"name": name, "arguments": arguments, **more}
+            request = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params, by_name=False))
+            try:
+                result = await self._request(partial(_send_call, request, call), is_repeatable)
+            except McpServerUnavailable as error:
+                text = "" if is_repeatable else " The call was not made."  # it may have been lost before
+                raise McpServerUnavailable(error.message + text, hint=error.hint) from error
+            except PlaitError:
+                raise
+            except Exception as error:
+                if not isinstance(error, MCPError) or error.code != types.URL_ELICITATION_REQUIRED:
+                    raise ToolError(describe_call_error(self.server, error)) from error
+                # The server made nothing of the call yet.
+                asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
+                for each in asked if isinstance(asked, list) else ():
+                    if (await call.ask(ELICIT, {**dict(each), "mode": "url"})).get("action") != "accept":
+                        raise ToolError(f"{error.message} (The user did not open the address.)") from error
+                continue
+            if not isinstance(result, dict) or result.get("resultType") != "input_required":
+                return result
+            more = {"requestState": result.get("requestState"), "inputResponses": {}}
+            inputs = result.get("inputRequests")
+            for key, each in (inputs if isinstance(inputs, dict) else {}).items():
+                reply = await call.ask(str(each.get("method")), each.get("params") or {})
+                if "error" in reply:
+                    raise ToolError(f"The MCP server {self.server.label} asks for input: {reply['error']}")
+                more["inputResponses"][key] = reply
+            if not more["inputResponses"]:
+                await asyncio.sleep(PAUSE_SECONDS)
+        raise ToolError(f"The MCP server {self.server.label} asks for input more than {MAX_ROUNDS} times in one call.")
 
     async def close(self) -> None:
         """End the connection, and the server if Plait started it."""
@@ -257,6 +290,11 @@ class _McpSession:
     def __init__(self, server: McpServer, in_process: Any) -> None:
         self.requests = 0
         """How many requests wait for a reply."""
+        self.calls: list[PendingCall] = []
+        """The calls of tools that wait for a reply."""
+        self.changed = asyncio.Event()
+        self._unmatched = 0
+        """How many requests of the server belong to a call that is not known yet."""
         self._server = server
         self._in_process = in_process
         self._stderr = b""
@@ -292,12 +330,48 @@ class _McpSession:
         transport = self._connect() if self._in_process is None else self._in_process
         info = types.Implementation(name="plait", version=version("plait"))
         try:
-            async with Client(transport, client_info=info, cache=None, message_handler=_on_message) as self.client:
+            sampling = partial(self._ask_caller, SAMPLE, types.CreateMessageResult) if self._server.sampling else None
+            elicitation = partial(self._ask_caller, ELICIT, types.ElicitResult)
+            callbacks: dict[str, Any] = {"sampling_callback": sampling, "elicitation_callback": elicitation}
+            async with Client(
+                transport, client_info=info, cache=None, message_handler=_on_message, **callbacks
+            ) as self.client:
                 self.opened.set_result(None)
                 await self.closing.wait()
         except BaseException as error:
             if not self.opened.done():
                 self.opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
+
+    async def _ask_caller(
+        self, method: str, result: type[types.Result], _: Any, params: Any
+    ) -> types.Result | types.ErrorData:
+        """Answer a request of the server: whoever makes the call for which it asks does so."""
+        call = await self._find_call()
+        if call is None:
+            text = "This client has several calls in progress, and cannot tell which one asks."
+            return types.ErrorData(code=types.INVALID_REQUEST, message=text)
+        reply = await call.ask(method, params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        if "error" in reply:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(reply["error"]))
+        return result.model_validate(reply, by_name=False)
+
+    async def _find_call(self) -> PendingCall | None:
+        """Return the call for which the server asks, which its request does not say. Of several calls this waits until
+        all others have ended or asked too. Returns None if they are calls of different runs."""
+        self._unmatched += 1
+        self.changed.set()
+        try:
+            while True:
+                free = [each for each in self.calls if not each.is_asking]
+                if not free:
+                    return self.calls[0] if len(self.calls) == 1 else None
+                if len(free) <= self._unmatched:
+                    places = {each.services.place[0] if each.services is not None else "" for each in free}
+                    return free[0] if len(places) == 1 else None
+                self.changed.clear()
+                await self.changed.wait()
+        finally:
+            self._unmatched -= 1
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any]:

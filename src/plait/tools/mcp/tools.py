@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -16,7 +16,9 @@ from plait.core.messages import JSON
 from plait.core.text import clean
 from plait.core.tools import ToolSpec
 from plait.installation import install_hint
-from plait.tools.call_context import call_services
+from plait.tools.call_context import call_services, held_calls
+from plait.tools.mcp.answer_server import answer_server
+from plait.tools.mcp.pending_call import PendingCall
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
 from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
 
     from plait.tools.mcp.connection import McpConnection
+
+T = TypeVar("T")
 
 MAX_DESCRIPTION = 4_000
 """Characters of a tool's description that a model sees."""
@@ -45,6 +49,8 @@ def mcp(
     timeout: float | None = None,
     start: float = START_SECONDS,
     trust: bool = False,
+    sampling: bool = False,
+    resources: bool = False,
 ) -> tuple[Tool, ...]:
     """Return the tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
 
@@ -63,10 +69,14 @@ def mcp(
         start: Seconds to connect and to list the tools.
         trust: Whether to believe the server that a tool changes nothing, that a call may be repeated, or that a
             result holds nothing that strangers wrote.
+        sampling: Whether the server may ask the run's model during a call. The run's limits hold, and the journal has
+            each request.
+        resources: Whether to add the tool `read_resource`, which lists and reads the server's resources.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
     options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
+    options |= {"sampling": sampling, "resources": resources}
     options["only"] = None if only is None else tuple(only)
     if isinstance(server, (str, list, tuple)):
         return McpToolSource(
@@ -172,21 +182,28 @@ class McpToolSource:
         return connection_to(self._server, self._in_process)
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
-        services, report = call_services(), None
+        services = call_services()
+        call: PendingCall | None = held_calls.pop(services.place, None) if services is not None else None
+        if call is None or await _on_mcp_loop(call.is_lost()):
+            call = PendingCall(partial(self._call_in_background, spec, is_recorded, arguments), services)
+        call.services = services
         if services is not None:
-            report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
-        work = self._call_in_background(spec, is_recorded, arguments, report)
-        return await asyncio.wrap_future(MCP_LOOP.submit(work))
+            call.report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
+        while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
+            call.waiting = None
+            reply = await answer_server(self._server, spec, call, request)
+            await _on_mcp_loop(request.answer(reply))
+        return await _on_mcp_loop(call.result())
 
     async def _call_in_background(
-        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
+        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], call: PendingCall
     ) -> Any:
         connection = self._connection()
         tool = self.find_tool(connection.tools or await connection.list_tools(), spec.name)
         if tool is None:
             raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
         try:
-            result = await connection.call_tool(tool.name, arguments, spec.repeatable, report)
+            result = await connection.call_tool(tool.name, arguments, spec.repeatable, call)
             return read_result(result, tool.output_schema)
         except ToolError as error:
             if not is_recorded or self._describe(tool, spec.name) == spec:
@@ -240,3 +257,7 @@ class McpToolSource:
 def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
     with suppress(RuntimeError):  # the loop of the run is closed
         loop.call_soon_threadsafe(listener, text)
+
+
+async def _on_mcp_loop(work: Coroutine[Any, Any, T]) -> T:
+    return await asyncio.wrap_future(MCP_LOOP.submit(work))

@@ -1,0 +1,81 @@
+"""Answers what a server asks for during a call: a question to the user, or to a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from plait.core.errors import ToolError
+from plait.core.tools import ToolSpec
+from plait.tools.call_context import held_calls
+from plait.tools.mcp.elicitation import read_elicited, write_question
+from plait.tools.mcp.pending_call import PendingCall, ServerRequest
+from plait.tools.mcp.server import MCP_LOOP, McpServer
+
+MAX_HELD = 16
+"""Calls that this process holds open while their runs wait for the user. The oldest is ended when there are more."""
+
+
+async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, request: ServerRequest) -> dict[str, Any]:
+    """Return the result of a server's request, as JSON; {"error": TEXT} if it gets none. If the run must wait for the
+    user, this raises what the services of the run raise, and the call goes on meanwhile."""
+    services, params = call.services, request.params
+    if services is None:
+        return {"action": "cancel"} if request.method == "elicitation/create" else {"error": "There is no run."}
+    if request.method == "sampling/createMessage" and server.sampling:
+        most = params.get("maxTokens")
+        rules = params.get("systemPrompt")
+        try:
+            text = await services.ask_model(
+                _read_conversation(params.get("messages")),
+                None,
+                rules if isinstance(rules, str) else "",
+                most if isinstance(most, int) and most > 0 else None,
+            )
+        except ToolError as error:
+            return {"error": str(error)}
+        content = {"type": "text", "text": text}
+        return {"role": "assistant", "content": content, "model": "the run's model", "stopReason": "endTurn"}
+    if request.method != "elicitation/create":
+        return {"error": f"This client does not support {request.method}."}
+    try:
+        asked = write_question(server.label, params, spec.repeatable)
+    except ValueError as error:
+        return {"error": str(error)}
+    request.question = request.question or asked
+    while True:
+        number = call.asked[request.question]
+        try:
+            answer = await services.ask_user(request.question, number)
+        except asyncio.CancelledError:
+            await asyncio.wrap_future(MCP_LOOP.submit(call.cancel()))
+            raise
+        except BaseException:
+            call.waiting = request
+            held_calls[services.place] = call
+            if len(held_calls) > MAX_HELD:
+                oldest = held_calls.pop(next(iter(held_calls)))
+                MCP_LOOP.submit(oldest.cancel())
+            raise
+        call.asked[request.question] += 1
+        reply = read_elicited(answer, params)
+        if isinstance(reply, dict):
+            break
+        request.question = f"This answer does not fit: {reply}\n{asked}"
+    await services.note_use(request.question, number)
+    call.has_answered = True
+    return reply
+
+
+def _read_conversation(messages: Any) -> str:
+    """Return the messages of a server as one question: the only one as it is, several with their roles."""
+    found: list[tuple[str, str]] = []
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict):
+            content = message.get("content")
+            blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
+            texts = [str(each.get("text") or f"(a part of type {each.get('type')})") for each in blocks]
+            found.append((str(message.get("role", "user")), "\n".join(texts)))
+    if len(found) == 1:
+        return found[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in found)
