@@ -6,10 +6,15 @@
 import json
 import os
 import sys
+import time
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 LOG = sys.argv[1]
 TOOLS = {
+    "fetch": {"key": {"type": "string"}},
+    "send": {"text": {"type": "string"}},
     "book": {"city": {"type": "string"}},
     "wipe": {},
     "phish": {},
@@ -21,36 +26,26 @@ TOOLS = {
 FORM = {"type": "object", "properties": {"nights": {"type": "integer", "minimum": 1}}, "required": ["nights"]}
 
 
+LOCK = Lock()
+REPLIES: dict[str, SimpleQueue[Any]] = {}
+"""The replies to what was asked, by the call; None when it is cancelled."""
+
+
 def log(line: str) -> None:
-    with open(LOG, "a", encoding="utf-8") as file:
+    with LOCK, open(LOG, "a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 
 def send(**message: Any) -> None:
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-
-
-def receive() -> dict[str, Any]:
-    line = sys.stdin.readline()
-    if not line:
-        log("ended")
-        sys.exit()
-    return json.loads(line)
+    with LOCK:
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
 def ask(method: str, params: dict[str, Any], call: Any) -> Any:
     """Ask the client; None if the call is cancelled meanwhile."""
     log(f"asks {method}")
-    send(id="ask", method=method, params=params)
-    while True:
-        message = receive()
-        if message.get("id") == "ask" and "method" not in message:
-            return message.get("result", message.get("error"))
-        if message.get("method") == "notifications/cancelled" and message["params"].get("requestId") == call:
-            log("cancelled")
-            return None
-        if "id" in message and message.get("method") == "ping":
-            send(id=message["id"], result={})
+    send(id=f"ask-{call}", method=method, params=params)
+    return REPLIES[f"ask-{call}"].get()
 
 
 def elicit(message: str, schema: Any, call: Any) -> Any:
@@ -58,13 +53,21 @@ def elicit(message: str, schema: Any, call: Any) -> Any:
 
 
 def perform(name: str, given: dict[str, Any], call: Any) -> str | None:
+    if name == "fetch":
+        return f"value of {given['key']}"
+    if name == "send":
+        answer = elicit(f"Send {given['text']}?", {"type": "object", "properties": {}}, call)
+        if answer is not None and answer.get("action") == "accept":
+            log(f"sent {given['text'].split()[0]}")
+            return f"sent {given['text']}"
+        return None if answer is None else "not sent"
     if name == "book":
         answer = elicit(f"How many nights in {given['city']}?", FORM, call)
         if answer is None or answer.get("action") != "accept":
             return f"not booked: {json.dumps(answer)}"
         log(f"booked {answer['content']['nights']}")
-        if os.path.exists(LOG + ".die"):
-            os.kill(os.getpid(), 9)
+        if os.path.exists(LOG + ".stay"):
+            time.sleep(60)
         return f"booked {answer['content']['nights']} nights in {given['city']}"
     if name == "wipe":
         answer = elicit("Wipe the disk?", {"type": "object", "properties": {}}, call)
@@ -88,9 +91,16 @@ def perform(name: str, given: dict[str, Any], call: Any) -> str | None:
     return json.dumps(answer)
 
 
+def call(id: Any, params: dict[str, Any]) -> None:
+    REPLIES[f"ask-{id}"] = SimpleQueue()
+    text = perform(params["name"], params["arguments"], id)
+    if text is not None:
+        send(id=id, result={"content": [{"type": "text", "text": text}]})
+
+
 log(f"began {os.getpid()}")
-while True:
-    message = receive()
+for line in sys.stdin:
+    message = json.loads(line)
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
     if method == "initialize":
         log(f"can {' '.join(sorted(params['capabilities']))}")
@@ -101,8 +111,11 @@ while True:
         send(id=id, result={"tools": [{"name": name, "inputSchema": each} for name, each in schema.items()]})
     elif method == "tools/call":
         log(f"called {params['name']}")
-        text = perform(params["name"], params["arguments"], id)
-        if text is not None:
-            send(id=id, result={"content": [{"type": "text", "text": text}]})
+        Thread(target=call, args=(id, params), daemon=True).start()
+    elif method == "notifications/cancelled":
+        log("cancelled")
+        REPLIES.get(f"ask-{params['requestId']}", SimpleQueue()).put(None)
+    elif method is None:
+        REPLIES[id].put(message.get("result", message.get("error")))
     elif id is not None:
         send(id=id, error={"code": -32601, "message": "no such method"})

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from plait.tools.call_context import cancelled as cancelled
     from plait.tools.end_run import EndRun as EndRun
     from plait.tools.mcp.tools import mcp as mcp
+    from plait.tools.mcp.tools import mcp_login as mcp_login
     from plait.tools.tool import NoEffect as NoEffect
     from plait.tools.tool import TookEffect as TookEffect
 
@@ -113,7 +114,7 @@ _NAMES = {
     "plait.tools": "Tool tool toolset",
     "plait.tools.call_context": "cancelled",
     "plait.tools.end_run": "EndRun",
-    "plait.tools.mcp.tools": "mcp",
+    "plait.tools.mcp.tools": "mcp mcp_login",
     "plait.tools.tool": "NoEffect TookEffect",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}

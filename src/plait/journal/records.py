@@ -173,12 +173,14 @@ class CodeResult(Struct, frozen=True, omit_defaults=True):
 
 class Asking(Struct, frozen=True, omit_defaults=True):
     """A question to the user. `call` is the call to approve, as it would be made; None for another question. `reasons`
-    are the sentences at the end of `text` that say why a guard asks."""
+    are the sentences at the end of `text` that say why a guard asks. `state` is what a tool that asks needs to go on in
+    another process; None if it cannot."""
 
     kind: Literal["question", "approval", "plan"]
     text: str
     call: Call | None = None
     reasons: tuple[str, ...] = ()
+    state: Any = None
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):

@@ -31,10 +31,15 @@ class CallServices(Protocol):
         """Return a model's reply to a question of the tool. None asks the run's. Raises `ToolError`."""
         ...
 
-    async def ask_user(self, question: str, number: int) -> str:
+    async def ask_user(self, question: str, number: int, state: Any = None) -> str:
         """Return the user's answer to a question of the tool, which has `number` answers already. Until there is one,
-        this raises an exception that is none of `Exception`, and the run waits. The call is made again then: with the
-        answer, and only if no answer was used before, or if the tool is repeatable, or in `held_calls`."""
+        this raises an exception that is none of `Exception`, and the run waits. Then the call is made again, if no
+        answer was used before, if the tool is repeatable, if it goes on in `held_calls`, or if the question has a
+        `state` (JSON), with which the tool can go on."""
+        ...
+
+    def find_state(self) -> Any:
+        """Return the state of the last question of this call that the user was asked; None if there is none."""
         ...
 
     async def note_use(self, question: str, number: int) -> None:

@@ -227,13 +227,17 @@ class ToolServices:
         with as_usual():
             self.engine.remark("todo", text, self.entry.step, self.entry.key, tasks)
 
-    async def ask_user(self, question: str, number: int) -> str:
+    def find_state(self) -> Any:
+        asked = [each.asked for key, each in self.engine.journal.items() if key.startswith(f"{self.entry.key}:q")]
+        return asked[-1].state if asked else None
+
+    async def ask_user(self, question: str, number: int, state: Any = None) -> str:
         """Return the user's answer to a question of the tool. Raises `ChildWaits` until there is one."""
         journal = self.engine.journal
         if not self.engine.run_spec.context.can_ask:
             return "cancel"
         key = f"{self.entry.key}:q{journal.digest(question)}.{number}"
-        found, asking = journal.find(key), Asking("question", question)
+        found, asking = journal.find(key), Asking("question", question, state=state)
         if found.value is not UNSET:
             return str(found.value)
         if not found.is_open:

@@ -303,12 +303,14 @@ class CallTool(BasePerformer):
 
     def _find_answer(self, entry: Entry) -> str | None:
         """Return the user's last answer to a question of the tool, if the tool may go on with it: the call goes on in
-        this process, or no answer was used yet, so that it can be made from the start. None if it is in doubt. Raises
-        `Suspend` if a question is open."""
+        this process, the question has a state, or no answer was used yet, so that the call can be made from the start.
+        None if it is in doubt. Raises `Suspend` if a question is open."""
         rows = [(key, found) for key, found in self.engine.journal.items() if key.startswith(f"{entry.key}:")]
         asked = [(key, found) for key, found in rows if read_key(key).asked.startswith("q")]
-        is_used = any(read_key(key).asked.startswith("u") for key, _ in rows)
-        if not asked or (is_used and (entry.run, entry.key) not in held_calls):
+        used = {key for key, _ in rows if read_key(key).asked.startswith("u")}
+        if asked and asked[-1][1].asked.state is not None:
+            used &= {asked[-1][0].replace(":q", ":u")}
+        if not asked or (used and (entry.run, entry.key) not in held_calls):
             return None
         if waits := [make_open_question(entry.run, key, entry.step, each.asked) for key, each in asked if each.is_open]:
             raise Suspend(*waits)

@@ -39,14 +39,14 @@ async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, re
     if request.method != "elicitation/create":
         return {"error": f"This client does not support {request.method}."}
     try:
-        asked = write_question(server.label, params, spec.repeatable)
+        asked = write_question(server.label, params, spec.repeatable or request.state is not None)
     except ValueError as error:
         return {"error": str(error)}
     request.question = request.question or asked
     while True:
         number = call.asked[request.question]
         try:
-            answer = await services.ask_user(request.question, number)
+            answer = await services.ask_user(request.question, number, request.state)
         except asyncio.CancelledError:
             await asyncio.wrap_future(MCP_LOOP.submit(call.cancel()))
             raise

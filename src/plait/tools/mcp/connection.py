@@ -15,7 +15,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TextIO, TypeVar
@@ -28,6 +29,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
+from plait.core.secrets import Scrubber
 from plait.tools.mcp.errors import (
     McpServerUnavailable,
     describe_call_error,
@@ -35,6 +37,7 @@ from plait.tools.mcp.errors import (
     find_fault,
     may_be_unknown_session,
 )
+from plait.tools.mcp.login import LoginFile, StoredLogin
 from plait.tools.mcp.pending_call import PendingCall
 from plait.tools.mcp.replies import MARK, McpHttpClient, RepairedReplies
 from plait.tools.mcp.results import format_progress
@@ -48,6 +51,10 @@ FAILURE_SECONDS = 60.0
 MAX_ROUNDS = 20
 """How often a server may ask for input during one call."""
 PAUSE_SECONDS = 0.25
+MAX_STATE = 200_000
+"""Characters of a result that asks for input, which the journal stores with the question."""
+ASKER_SECONDS = 3.0
+"""Time to find out which one of several calls asks."""
 ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 MAX_PAGES = 200
 MAX_TOOLS = 5_000
@@ -60,6 +67,10 @@ INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that a server process gets in addition to the SDK's: HOME, LOGNAME, PATH, SHELL, TERM and USER."""
 
 _CALL_RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+_CALL: ContextVar[PendingCall | None] = ContextVar("plait_mcp_call", default=None)
+"""The call that is sent here. Over HTTP, what the server asks on the stream of a call is handled in its context."""
+_ASKERS: set[Hashable] = set()
+"""The servers that have asked something during a call, by their connection keys."""
 _connections: dict[tuple[int, Hashable], McpConnection] = {}
 """The connections by process and server, because a forked process leaves its parent's alone."""
 
@@ -94,15 +105,23 @@ async def _on_message(message: Any) -> None:
 
 
 async def _send_call(request: types.CallToolRequest, call: PendingCall, session: _McpSession) -> Any:
-    """Send a call, and return the server's result as JSON."""
-    session.calls.append(call)
-    try:
-        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema.
-        on_progress = format_progress(call.show_progress)
-        return read_raw(await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress))
-    finally:
-        session.calls.remove(call)
-        session.changed.set()
+    """Send a call, and return the server's result as JSON. A server that has asked something gets one call after the
+    other: the next one when the last has ended, or asks."""
+    async with AsyncExitStack() as turn:
+        if session.server.connection_key() in _ASKERS:
+            await turn.enter_async_context(session.turn)
+        session.calls.append(call)
+        call.pass_turn = turn.aclose
+        token = _CALL.set(call)
+        try:
+            # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema.
+            on_progress = format_progress(call.show_progress)
+            reply = await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress)
+            return read_raw(reply)
+        finally:
+            _CALL.reset(token)
+            session.calls.remove(call)
+            session.changed.set()
 
 
 def read_raw(reply: types.Result) -> Any:
@@ -147,7 +166,10 @@ class McpConnection:
             params = {"name": name, "arguments": arguments, **more}
             request = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params, by_name=False))
             try:
-                result = await self._request(partial(_send_call, request, call), is_repeatable)
+                if call.state is None:
+                    result = await self._request(partial(_send_call, request, call), is_repeatable)
+                else:
+                    result, call.state = call.state, None
             except McpServerUnavailable as error:
                 text = "" if is_repeatable else " The call was not made."  # it may have been lost before
                 raise McpServerUnavailable(error.message + text, hint=error.hint) from error
@@ -166,8 +188,9 @@ class McpConnection:
                 return result
             more = {"requestState": result.get("requestState"), "inputResponses": {}}
             inputs = result.get("inputRequests")
+            state = result if len(json.dumps(result)) < MAX_STATE else None
             for key, each in (inputs if isinstance(inputs, dict) else {}).items():
-                reply = await call.ask(str(each.get("method")), each.get("params") or {})
+                reply = await call.ask(str(each.get("method")), each.get("params") or {}, state=state)
                 if "error" in reply:
                     raise ToolError(f"The MCP server {self.server.label} asks for input: {reply['error']}")
                 more["inputResponses"][key] = reply
@@ -293,9 +316,8 @@ class _McpSession:
         self.calls: list[PendingCall] = []
         """The calls of tools that wait for a reply."""
         self.changed = asyncio.Event()
-        self._unmatched = 0
-        """How many requests of the server belong to a call that is not known yet."""
-        self._server = server
+        self.turn = asyncio.Lock()
+        self.server = server
         self._in_process = in_process
         self._stderr = b""
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -317,7 +339,7 @@ class _McpSession:
 
     def describe_failure(self, error: BaseException) -> PlaitError:
         """Return the error for a session that did not open, or whose server did not list its tools."""
-        return describe_failure(self._server, error, self.describe_stderr())
+        return describe_failure(self.server, error, self.describe_stderr())
 
     def describe_stderr(self) -> str:
         """Return a sentence with the last lines of the server's stderr, without control characters, or ""."""
@@ -330,7 +352,7 @@ class _McpSession:
         transport = self._connect() if self._in_process is None else self._in_process
         info = types.Implementation(name="plait", version=version("plait"))
         try:
-            sampling = partial(self._ask_caller, SAMPLE, types.CreateMessageResult) if self._server.sampling else None
+            sampling = partial(self._ask_caller, SAMPLE, types.CreateMessageResult) if self.server.sampling else None
             elicitation = partial(self._ask_caller, ELICIT, types.ElicitResult)
             callbacks: dict[str, Any] = {"sampling_callback": sampling, "elicitation_callback": elicitation}
             async with Client(
@@ -346,9 +368,9 @@ class _McpSession:
         self, method: str, result: type[types.Result], _: Any, params: Any
     ) -> types.Result | types.ErrorData:
         """Answer a request of the server: whoever makes the call for which it asks does so."""
-        call = await self._find_call()
-        if call is None:
-            text = "This client has several calls in progress, and cannot tell which one asks."
+        _ASKERS.add(self.server.connection_key())
+        if (call := _CALL.get() or await self._find_call()) is None:
+            text = "The client has several calls in progress, and cannot tell which one asks. Make this call again."
             return types.ErrorData(code=types.INVALID_REQUEST, message=text)
         reply = await call.ask(method, params.model_dump(mode="json", by_alias=True, exclude_none=True))
         if "error" in reply:
@@ -356,32 +378,28 @@ class _McpSession:
         return result.model_validate(reply, by_name=False)
 
     async def _find_call(self) -> PendingCall | None:
-        """Return the call for which the server asks, which its request does not say. Of several calls this waits until
-        all others have ended or asked too. Returns None if they are calls of different runs."""
-        self._unmatched += 1
-        self.changed.set()
-        try:
-            while True:
-                free = [each for each in self.calls if not each.is_asking]
-                if not free:
-                    return self.calls[0] if len(self.calls) == 1 else None
-                if len(free) <= self._unmatched:
-                    places = {each.services.place[0] if each.services is not None else "" for each in free}
-                    return free[0] if len(places) == 1 else None
-                self.changed.clear()
-                await self.changed.wait()
-        finally:
-            self._unmatched -= 1
+        """Return the call for which the server asks, which its request does not say if it has no stream of its own.
+        If there are several calls, this waits until all others have ended or asked. Returns None if they do not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASKER_SECONDS):
+                while len(free := [each for each in self.calls if not each.is_asking] or self.calls) != 1:
+                    self.changed.clear()
+                    await self.changed.wait()
+                return free[0]
+        return None
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any]:
-        server = self._server
+        server = self.server
         if server.url:
             timeout = httpx2.Timeout(server.start, read=None)  # the run limits how long a call may take
-            http = McpHttpClient(headers=server.values_of("headers"), timeout=timeout)
+            headers, login = server.values_of("headers"), LoginFile(server.address)
+            is_own = any(name.lower() == "authorization" for name in headers) or not login.read().get("tokens")
+            http = McpHttpClient(headers=headers, timeout=timeout, auth=None if is_own else StoredLogin(login))
+            scrubber = Scrubber if is_own else login.scrubber
             transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
             async with http, transport as (read, write):
-                yield RepairedReplies(read), write
+                yield RepairedReplies(read, scrubber), write
             return
         command, *arguments = server.command
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}

@@ -73,7 +73,8 @@ def describe_failure(server: McpServer, error: BaseException, stderr: str) -> Pl
             )
         case _ if status in (401, 403):
             text = f"refuses the request ({status}: {words})."
-            hint = "Give headers={'Authorization': 'Bearer $NAME'}, where the variable NAME has the token."
+            hint = f"Log in: plait mcp login {server.label}. Or give headers={{'Authorization': 'Bearer $NAME'}}, where"
+            hint += " the variable NAME has the token."
         case _ if status == 429 or status >= 500:
             text, hint = f"answered {status} ({words}).", "Try again later."
         case _ if fault.kind == "forgotten":

@@ -12,10 +12,11 @@ from plait.tools.call_context import CallServices
 
 class ServerRequest:
     """What a server asks its client for during a call, as in the protocol. `reply` gets the result as JSON, or
-    {"error": TEXT}. `question` are the words with which Plait asked the user last."""
+    {"error": TEXT}. `question` are the words with which Plait asked the user last. `state`: the server's result that
+    has this request, with which the call can go on at any time; None if the server waits for the reply."""
 
-    def __init__(self, method: str, params: dict[str, Any]) -> None:
-        self.method, self.params = method, params
+    def __init__(self, method: str, params: dict[str, Any], state: Any) -> None:
+        self.method, self.params, self.state = method, params, state
         self.question = ""
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
@@ -27,6 +28,7 @@ class ServerRequest:
 
 class PendingCall:
     """One call of a tool. `send` makes it. `services` are those of the run for which it is made; None outside of one.
+    `state`: the server's result with which an earlier process waited for the user; None for a new call.
 
     When the run waits for the user, the call goes on: `waiting` is what the server asks for. A run that continues in
     this process takes the call up again, with services of its own.
@@ -34,6 +36,7 @@ class PendingCall:
 
     def __init__(self, send: Callable[[PendingCall], Awaitable[Any]], services: CallServices | None) -> None:
         self._send = send
+        self.state = services.find_state() if services is not None else None
         self._task: asyncio.Task[Any] | None = None
         self._requests: deque[ServerRequest] = deque()
         self._open: set[ServerRequest] = set()
@@ -43,6 +46,8 @@ class PendingCall:
         self.waiting: ServerRequest | None = None
         self.asked: Counter[str] = Counter()
         """How often the user has answered a question."""
+        self.pass_turn: Callable[[], Awaitable[None]] | None = None
+        """Lets the next call begin at a server that gets one after the other."""
         self.has_answered = False
         """Whether the server has got an answer of the user."""
 
@@ -80,9 +85,11 @@ class PendingCall:
         if self._task is not None:
             self._task.cancel()
 
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to what the server asks for."""
-        request = ServerRequest(method, params)
+    async def ask(self, method: str, params: dict[str, Any], state: Any = None) -> dict[str, Any]:
+        """Return the reply to what the server asks for; see `ServerRequest`."""
+        request = ServerRequest(method, params, state)
+        if self.pass_turn is not None:
+            await self.pass_turn()
         self._requests.append(request)
         self._open.add(request)
         self._changed.set()
@@ -91,8 +98,10 @@ class PendingCall:
         finally:
             self._open.remove(request)
 
-    def _end(self, _: object) -> None:
+    def _end(self, task: asyncio.Task[Any]) -> None:
         self._changed.set()
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more
         for request in self._open:
             if not request.reply.done():
                 request.reply.set_result({"error": "The call has ended."})

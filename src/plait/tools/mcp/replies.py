@@ -12,7 +12,9 @@ import asyncio
 import json
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Literal, TypeAlias
 
 import httpx2
@@ -26,6 +28,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from plait.core.secrets import Scrubber
 from plait.core.text import clean
 from plait.tools.mcp.schema import repair_schema
 
@@ -134,13 +137,17 @@ def _repair_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
-    """Receives the messages of a server, with results repaired, and with replies that the SDK could not read."""
+    """Receives the messages of a server, with results repaired, and with replies that the SDK could not read. What
+    `scrubber` returns removes the user's secrets from each."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, scrubber: Callable[[], Scrubber] = Scrubber) -> None:
+        self._stream, self._scrubber = stream, scrubber
 
     async def receive(self) -> SessionMessage | Exception:
         item: SessionMessage | Exception = await self._stream.receive()
+        if isinstance(item, SessionMessage) and (scrub := self._scrubber()):
+            sent = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            item.message = types.jsonrpc_message_adapter.validate_json(scrub.text(sent), by_name=False)
         if isinstance(item, Exception):
             message = _find_message(item)
             digits = str(message.get("id")).removesuffix(".0")
@@ -155,6 +162,11 @@ class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+    @property
+    def last_context(self) -> Context | None:
+        """The context in which the last message was received, for the SDK."""
+        return getattr(self._stream, "last_context", None)
 
 
 def _find_message(error: Exception) -> dict[str, Any]:

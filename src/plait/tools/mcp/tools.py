@@ -90,6 +90,24 @@ def mcp(
     ).load_tools()
 
 
+def mcp_login(address: str, *, paste: Callable[[str], str] | None = None) -> None:
+    """Log in at an MCP server that wants OAuth, in the browser, for all runs of this user.
+
+    `paste` gets the address that the user must open, and returns the address to which the browser was sent then. None:
+    Plait opens the browser of this machine and waits. This blocks. Raises `ConfigError` if the login fails.
+    """
+    _require_package()
+    from plait.tools.mcp.login import make_login
+
+    opened: list[str] = []
+
+    async def read_address() -> str:
+        assert paste is not None
+        return await asyncio.to_thread(paste, opened[-1])
+
+    MCP_LOOP.wait(make_login(parse_server(address).address, opened.append, None if paste is None else read_address))
+
+
 def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
     """Return a tool as the journal describes it, if it is a tool of an MCP server."""
     return tool.origin.make_tool(spec, is_recorded=True) if isinstance(tool, McpTool) else tool
@@ -174,9 +192,7 @@ class McpToolSource:
         return named.get(name)
 
     def _connection(self) -> McpConnection:
-        if find_spec("mcp") is None:
-            hint = install_hint("mcp")
-            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+        _require_package()
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -252,6 +268,12 @@ class McpToolSource:
             foreign=not trust and self._in_process is None,
             result=result_type(tool.output_schema),
         )
+
+
+def _require_package() -> None:
+    if find_spec("mcp") is None:
+        hint = install_hint("mcp")
+        raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
 
 
 def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
