@@ -93,7 +93,7 @@ def test_a_browser_logs_in_and_the_run_uses_and_refreshes_the_login(
 
 
 def test_without_a_login_the_error_names_the_command(server: AuthServer) -> None:
-    with pytest.raises(ConfigError, match=f"Log in: plait mcp login {server.url}/mcp"):
+    with pytest.raises(ConfigError, match=f"Or log in.*: plait mcp login {server.url}/mcp"):
         plait.mcp(f"{server.url}/mcp")
     assert not server.clients, "a run never begins a login"
 

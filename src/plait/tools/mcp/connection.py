@@ -19,13 +19,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
@@ -35,11 +38,12 @@ from plait.tools.mcp.errors import (
     describe_call_error,
     describe_failure,
     find_fault,
+    find_status,
     may_be_unknown_session,
 )
 from plait.tools.mcp.login import LoginFile, StoredLogin
 from plait.tools.mcp.pending_call import PendingCall
-from plait.tools.mcp.replies import MARK, McpHttpClient, RepairedReplies
+from plait.tools.mcp.replies import MARK, McpHttpClient, OldHttpClient, RepairedReplies, forward_messages
 from plait.tools.mcp.results import format_progress
 from plait.tools.mcp.server import MCP_LOOP, TOOL_LISTS, McpServer
 
@@ -56,6 +60,8 @@ MAX_STATE = 200_000
 ASKER_SECONDS = 3.0
 """Time to find out which one of several calls asks."""
 ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
+OLD_STATUSES = (400, 404, 405, 406, 415)
+"""With these a server of 2024 refuses the handshake of a later one."""
 MAX_PAGES = 200
 MAX_TOOLS = 5_000
 MAX_EVENT_BYTES = 256 * 1024 * 1024
@@ -67,6 +73,12 @@ INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that a server process gets in addition to the SDK's: HOME, LOGNAME, PATH, SHELL, TERM and USER."""
 
 _CALL_RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+_ANY_RESULT: TypeAdapter[Any] = TypeAdapter(types.Result)
+_LISTS: dict[str, Any] = {
+    "resources": types.ListResourcesRequest,
+    "resourceTemplates": types.ListResourceTemplatesRequest,
+    "prompts": types.ListPromptsRequest,
+}
 _CALL: ContextVar[PendingCall | None] = ContextVar("plait_mcp_call", default=None)
 """The call that is sent here. Over HTTP, what the server asks on the stream of a call is handled in its context."""
 _ASKERS: set[Hashable] = set()
@@ -141,6 +153,8 @@ class McpConnection:
         self._in_process = in_process
         self._session: _McpSession | None = None
         self._opening = asyncio.Lock()
+        self._is_old = False
+        """Whether the server has the transport of 2024, HTTP with SSE."""
         self._failures: deque[float] = deque(maxlen=MAX_FAILURES)
         self._stderr = ""
 
@@ -197,6 +211,34 @@ class McpConnection:
             if not more["inputResponses"]:
                 await asyncio.sleep(PAUSE_SECONDS)
         raise ToolError(f"The MCP server {self.server.label} asks for input more than {MAX_ROUNDS} times in one call.")
+
+    async def ask(self, request: types.ClientRequest) -> Any:
+        """Return the server's result of a request that changes nothing, as JSON. Raises `ToolError` for an error."""
+
+        async def send(session: _McpSession) -> Any:
+            return read_raw(await session.client.session.send_request(request, _ANY_RESULT))
+
+        try:
+            return await self._request(send, is_repeatable=True)
+        except MCPError as error:
+            raise ToolError(describe_call_error(self.server, error)) from error
+
+    async def list_all(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[dict[str, Any]]:
+        """Return what a server lists of a kind, as JSON; nothing from a server that has no such list."""
+        found: list[dict[str, Any]] = []
+        cursor = None
+        for _ in range(MAX_PAGES):
+            try:
+                result = await self.ask(_LISTS[kind](params=types.PaginatedRequestParams(cursor=cursor)))
+            except ToolError:
+                return found
+            page = result.get(kind) if isinstance(result, dict) else None
+            found += [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+            following = result.get("nextCursor") if page else None
+            if not following or following == cursor or len(found) > MAX_TOOLS:
+                break
+            cursor = str(following)
+        return found[:MAX_TOOLS]
 
     async def close(self) -> None:
         """End the connection, and the server if Plait started it."""
@@ -258,15 +300,29 @@ class McpConnection:
             if len(self._failures) == MAX_FAILURES and time.monotonic() - self._failures[0] < FAILURE_SECONDS:
                 text = f"The MCP server {self.server.label} ended {MAX_FAILURES} times within a minute."
                 raise McpServerUnavailable(f"{text} Plait waits a minute before it starts it again.{self._stderr}")
-            session = self._session = _McpSession(self.server, self._in_process)
             try:
-                async with asyncio.timeout(self.server.start):
-                    await session.opened
-                    await self._read_tools(session)
-            except Exception as error:
-                await self._discard(session)
-                raise session.describe_failure(error) from error
-            return session
+                return await self._open_session()
+            except McpServerUnavailable as error:
+                is_old, self._is_old = self._is_old, not self._is_old
+                if not self.server.url or is_old or find_status(error.__cause__) not in OLD_STATUSES:
+                    self._is_old = False
+                    raise
+                try:
+                    return await self._open_session()
+                except PlaitError:
+                    self._is_old = False
+                raise
+
+    async def _open_session(self) -> _McpSession:
+        session = self._session = _McpSession(self.server, self._in_process, self._is_old)
+        try:
+            async with asyncio.timeout(self.server.start):
+                await session.opened
+                await self._read_tools(session)
+        except Exception as error:
+            await self._discard(session)
+            raise session.describe_failure(error) from error
+        return session
 
     async def _discard(self, session: _McpSession) -> None:
         """Close a session that broke, so that the next request opens a new one."""
@@ -310,7 +366,7 @@ class _McpSession:
 
     client: Client
 
-    def __init__(self, server: McpServer, in_process: Any) -> None:
+    def __init__(self, server: McpServer, in_process: Any, is_old: bool) -> None:
         self.requests = 0
         """How many requests wait for a reply."""
         self.calls: list[PendingCall] = []
@@ -318,7 +374,7 @@ class _McpSession:
         self.changed = asyncio.Event()
         self.turn = asyncio.Lock()
         self.server = server
-        self._in_process = in_process
+        self._in_process, self._is_old = in_process, is_old
         self._stderr = b""
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """The end of the handshake, or what went wrong."""
@@ -359,10 +415,21 @@ class _McpSession:
                 transport, client_info=info, cache=None, message_handler=_on_message, **callbacks
             ) as self.client:
                 self.opened.set_result(None)
-                await self.closing.wait()
+                watching = asyncio.ensure_future(self._watch_lists())
+                try:
+                    await self.closing.wait()
+                finally:
+                    watching.cancel()
         except BaseException as error:
             if not self.opened.done():
                 self.opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
+
+    async def _watch_lists(self) -> None:
+        """Count changes of the server's lists. In the protocol of 2026, the client asks for them."""
+        with suppress(Exception):  # the server has no such stream, or ends it
+            async with self.client.listen(tools_list_changed=True, resources_list_changed=True) as events:
+                async for _ in events:
+                    TOOL_LISTS.changes += 1
 
     async def _ask_caller(
         self, method: str, result: type[types.Result], _: Any, params: Any
@@ -395,8 +462,20 @@ class _McpSession:
             timeout = httpx2.Timeout(server.start, read=None)  # the run limits how long a call may take
             headers, login = server.values_of("headers"), LoginFile(server.address)
             is_own = any(name.lower() == "authorization" for name in headers) or not login.read().get("tokens")
-            http = McpHttpClient(headers=headers, timeout=timeout, auth=None if is_own else StoredLogin(login))
-            scrubber = Scrubber if is_own else login.scrubber
+            auth, scrubber = (None, Scrubber) if is_own else (StoredLogin(login), login.scrubber)
+            if self._is_old:
+                send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+
+                def make_client(*_: Any, **__: Any) -> OldHttpClient:
+                    return OldHttpClient(send, headers=headers, timeout=timeout, auth=auth)
+
+                old = sse_client(server.address, httpx_client_factory=make_client)
+                async with send, receive, old as (read, write), anyio.create_task_group() as tasks:
+                    tasks.start_soon(forward_messages, read, send)
+                    yield RepairedReplies(receive, scrubber), write
+                    tasks.cancel_scope.cancel()
+                return
+            http = McpHttpClient(headers=headers, timeout=timeout, auth=auth)
             transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
             async with http, transport as (read, write):
                 yield RepairedReplies(read, scrubber), write

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import httpx2
 import mcp_types as types
 import msgspec
-from anyio.abc import ObjectReceiveStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.streamable_http import MCP_SESSION_ID
 from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -101,7 +101,7 @@ def repair_result(result: dict[str, Any]) -> dict[str, Any]:
         "serverInfo": {"name": "server", "version": "0"},
         "tools": tools,
         "nextCursor": str(cursor) if isinstance(cursor, str | int) else None,
-        "content": [],
+        **{name: [] for name in ("content", "resources", "resourceTemplates", "contents", "prompts", "messages")},
         "resultType": "complete",
         "cacheScope": "private",
         "ttlMs": 0,
@@ -197,9 +197,47 @@ class McpHttpClient(httpx2.AsyncClient):
             reply = await _read_reply(response, id)
         except (httpx2.RequestError, TimeoutError) as error:
             is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
-            reply = make_error(id, f"{type(error).__name__}: {error}", Fault("refused" if is_unsent else "lost"))
+            reply = make_error(id, f"{type(error).__name__}: {error}", _fault(is_unsent))
         content = json.dumps(reply).encode()
         return httpx2.Response(200 if is_request else 503, headers=headers, content=content, request=request)
+
+
+class OldHttpClient(httpx2.AsyncClient):
+    """An HTTP client for the transport of 2024, in which replies come on one stream. What becomes of a message that the
+    server does not take goes to `failures`, as its reply."""
+
+    def __init__(self, failures: ObjectSendStream[SessionMessage | Exception], **options: Any) -> None:
+        super().__init__(**options)
+        self._failures = failures
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method != "POST":
+            return await super().send(request, **options)
+        asked = json.loads(await request.aread())
+        try:
+            response = await super().send(request, **options)
+            if response.is_success or response.has_redirect_location:
+                return response
+            reply = await _read_reply(response, asked.get("id", 0))
+        except (httpx2.RequestError, TimeoutError) as error:
+            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
+            reply = make_error(asked.get("id", 0), f"{type(error).__name__}: {error}", _fault(is_unsent))
+        if "id" in asked and "method" in asked:
+            await self._failures.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply)))
+        return httpx2.Response(202, request=request)
+
+
+async def forward_messages(
+    read: ObjectReceiveStream[SessionMessage | Exception], send: ObjectSendStream[SessionMessage | Exception]
+) -> None:
+    """Pass on the messages of a stream until it ends."""
+    async with send:
+        async for item in read:
+            await send.send(item)
+
+
+def _fault(is_unsent: bool) -> Fault:
+    return Fault("refused" if is_unsent else "lost")
 
 
 async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any]:

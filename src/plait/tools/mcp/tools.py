@@ -19,9 +19,10 @@ from plait.installation import install_hint
 from plait.tools.call_context import call_services, held_calls
 from plait.tools.mcp.answer_server import answer_server
 from plait.tools.mcp.pending_call import PendingCall
+from plait.tools.mcp.resources import READ, describe_resources, format_prompt, list_prompts, read_resource
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
-from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
+from plait.tools.mcp.server import MCP_LOOP, PREFIX, START_SECONDS, McpServer, parse_server, parse_word
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -88,6 +89,32 @@ def mcp(
     return McpToolSource(
         McpServer(command=(str(getattr(server, "name", "server")),), **options), in_process=server
     ).load_tools()
+
+
+def mcp_prompts(server: str | Sequence[str] | MCPServer) -> dict[str, str]:
+    """Return the prompts that an MCP server offers to users: what each is for, by name, with its arguments.
+
+    `server` is as for `plait.mcp`, or a word of `tools` that begins with `mcp:`. This blocks. Raises `ConfigError` if
+    the server cannot be reached.
+    """
+    return MCP_LOOP.wait(list_prompts(_find_source(server).connect()))
+
+
+def mcp_prompt(server: str | Sequence[str] | MCPServer, name: str, /, **arguments: str) -> str:
+    """Return a prompt of an MCP server as a question for `Agent.run`. The server has written it, so read it first.
+
+    `server` is as for `mcp_prompts`. This blocks. Raises `ToolError` if the server has no such prompt, or wants other
+    arguments.
+    """
+    return MCP_LOOP.wait(format_prompt(_find_source(server).connect(), name, arguments))
+
+
+def _find_source(server: str | Sequence[str] | MCPServer) -> McpToolSource:
+    if isinstance(server, str) and server.startswith(PREFIX):
+        return McpToolSource(parse_word(server))
+    if isinstance(server, (str, list, tuple)):
+        return McpToolSource(parse_server(server))
+    return McpToolSource(McpServer(command=(str(getattr(server, "name", "server")),)), in_process=server)
 
 
 def mcp_login(address: str, *, paste: Callable[[str], str] | None = None) -> None:
@@ -166,8 +193,13 @@ class McpToolSource:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
             raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
-        listed = MCP_LOOP.wait(self._connection().list_tools())
-        return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
+        listed = MCP_LOOP.wait(self.connect().list_tools())
+        named = self._name_tools(listed)
+        tools = tuple(self.make_tool(self._describe(tool, name)) for name, tool in named.items())
+        if not self._server.resources:
+            return tools
+        text = MCP_LOOP.wait(describe_resources(self.connect()))
+        return (*tools, self.make_tool(self._describe_reader(clean(text), self._reader_name(named))))
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
         function = partial(self._call, spec, is_recorded)
@@ -178,6 +210,21 @@ class McpToolSource:
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
         return make_safe_name(f"{self._server.short_name}_{name}")
+
+    def _reader_name(self, named: Iterable[str]) -> str:
+        """Return the name of the tool that reads resources."""
+        prefix = self._name or self._server.prefix
+        name = make_safe_name(f"{prefix}_read_resource" if prefix else "read_resource")
+        return f"{name}_2" if name in named else name
+
+    def _describe_reader(self, text: str, name: str) -> ToolSpec:
+        more = f" ... (call {name} without uri for the whole list)"
+        text = f"Reads a resource of the MCP server {self._server.label}. Without uri, lists them. {text}"
+        text = text if len(text) <= MAX_DESCRIPTION else text[:MAX_DESCRIPTION] + more
+        # The protocol says that reading changes nothing. But the address that is read may tell a stranger something.
+        trust = self._server.trust
+        foreign = not trust and self._in_process is None
+        return ToolSpec(name, text, READ, read_only=trust, idempotent=True, open_world=True, foreign=foreign)
 
     def find_tool(self, listed: Iterable[ListedTool], name: str) -> ListedTool | None:
         """Return the server's tool that has a name in Plait, also one that was changed for another tool or a loop."""
@@ -191,7 +238,8 @@ class McpToolSource:
             named = {change(own): tool for own, tool in named.items() for change in (make_python_name, self.qualify)}
         return named.get(name)
 
-    def _connection(self) -> McpConnection:
+    def connect(self) -> McpConnection:
+        """Return the connection to the server, which opens with the first request. Raises `ConfigError`."""
         _require_package()
         from plait.tools.mcp.connection import connection_to
 
@@ -214,8 +262,13 @@ class McpToolSource:
     async def _call_in_background(
         self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], call: PendingCall
     ) -> Any:
-        connection = self._connection()
-        tool = self.find_tool(connection.tools or await connection.list_tools(), spec.name)
+        connection = self.connect()
+        listed = connection.tools or await connection.list_tools()
+        tool = self.find_tool(listed, spec.name)
+        if tool is None and self._server.resources:
+            name = self._reader_name(self._name_tools(listed))
+            if spec.name in (name, make_python_name(name), self.qualify(name)):
+                return await read_resource(connection, arguments.get("uri"))
         if tool is None:
             raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
         try:
