@@ -1,5 +1,4 @@
-"""An MCP server for the tests with resources and prompts: stdio, or HTTP+SSE of 2024. `python mcp_more.py LOG [PORT]`
-"""
+"""An MCP server for the tests with resources and prompts: stdio, or HTTP+SSE of 2024. `python mcp_more.py LOG [PORT]`"""
 
 import sys
 

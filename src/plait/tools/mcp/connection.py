@@ -33,6 +33,7 @@ from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
 from plait.core.secrets import Scrubber
+from plait.tools.call_context import held_calls
 from plait.tools.mcp.errors import (
     McpServerUnavailable,
     describe_call_error,
@@ -99,6 +100,8 @@ def close() -> None:
 
     async def close_all() -> None:
         await asyncio.gather(*(connection.close() for connection in connections))
+        for call in held_calls.values():
+            await call.cancel()
 
     connections = [connection for (process, _), connection in _connections.items() if process == os.getpid()]
     if connections:
@@ -411,6 +414,7 @@ class _McpSession:
             sampling = partial(self._ask_caller, SAMPLE, types.CreateMessageResult) if self.server.sampling else None
             elicitation = partial(self._ask_caller, ELICIT, types.ElicitResult)
             callbacks: dict[str, Any] = {"sampling_callback": sampling, "elicitation_callback": elicitation}
+            callbacks["mode"] = "legacy" if self.server.protocol else "auto"
             async with Client(
                 transport, client_info=info, cache=None, message_handler=_on_message, **callbacks
             ) as self.client:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from plait.tools.mcp.connection import McpConnection
 
 T = TypeVar("T")
+_CANNOT_ASK = re.compile("back-channel|server-initiated requests is unavailable")
+"""What the Python SDK and FastMCP say when a tool asks in the protocol of 2026, which has another way."""
 
 MAX_DESCRIPTION = 4_000
 """Characters of a tool's description that a model sees."""
@@ -52,6 +55,7 @@ def mcp(
     trust: bool = False,
     sampling: bool = False,
     resources: bool = False,
+    protocol: Literal["", "2025"] = "",
 ) -> tuple[Tool, ...]:
     """Return the tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
 
@@ -73,11 +77,12 @@ def mcp(
         sampling: Whether the server may ask the run's model during a call. The run's limits hold, and the journal has
             each request.
         resources: Whether to add the tool `read_resource`, which lists and reads the server's resources.
+        protocol: "2025" for a server that can ask the user or a model only in the protocol of 2025.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
     options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
-    options |= {"sampling": sampling, "resources": resources}
+    options |= {"sampling": sampling, "resources": resources, "protocol": protocol}
     options["only"] = None if only is None else tuple(only)
     if isinstance(server, (str, list, tuple)):
         return McpToolSource(
@@ -275,9 +280,11 @@ class McpToolSource:
             result = await connection.call_tool(tool.name, arguments, spec.repeatable, call)
             return read_result(result, tool.output_schema)
         except ToolError as error:
-            if not is_recorded or self._describe(tool, spec.name) == spec:
-                raise
             note = "The server has changed its description of this tool since the run began."
+            if _CANNOT_ASK.search(str(error)):
+                note = 'This server asks only in the protocol of 2025: the user must give it protocol="2025".'
+            elif not is_recorded or self._describe(tool, spec.name) == spec:
+                raise
             raise type(error)(f"{error} ({note})") from error
 
     def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
