@@ -49,7 +49,7 @@ class Page(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
     def do_GET(self) -> None:
-        body = b"<title>Lamps</title><h1>Two lamps cost 40 euros</h1>"
+        body = b"<title>Lamps</title><main><h1>Lamps</h1><p>" + 20 * b"Two lamps cost 40 euros. " + b"</p></main>"
         self.send_response(404 if self.path == "/robots.txt" else 200)
         self.send_header("content-type", "text/html")
         self.end_headers()

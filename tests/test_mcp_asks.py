@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import plait
 from fork_server import start_forked
 from journal_rows import is_result
 from loop_scripts import LOOPS, QUESTION, SCRIPTS, SENT, reply_of
-from mcp_support import HERE, command, lines, pids
+from mcp_support import HERE, _answers, command, free_port, lines, pids, until
 from mcp_talker import act, done
 from patience import patience
 from plait import Agent, Scripted
@@ -25,6 +26,7 @@ from plait.journal.store import Journal
 from plait.tools.call_context import held_calls
 from plait.tools.mcp import connection
 from plait.tools.mcp.elicitation import read_elicited, write_question
+from postgres_server import shared_server
 from window_server import script
 
 ASKS = HERE / "mcp_asks.py"
@@ -135,9 +137,10 @@ def test_a_killed_process_leaves_the_question_and_a_used_answer_a_doubt(
         assert made.replay(run).whole
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_every_loop_waits_and_goes_on(loop: str, log: Path, journal: Path) -> None:
-    first = agent(journal.parent, journal, act("wipe"), done("ok"), tools=[word(log)], can_ask=False)
+@pytest.mark.parametrize(("loop", "store"), [*((loop, "sqlite") for loop in LOOPS), ("react", "postgres")])
+def test_every_loop_waits_and_goes_on(loop: str, store: str, log: Path, tmp_path: Path) -> None:
+    journal: Any = tmp_path / "runs.db" if store == "sqlite" else shared_server().new_journal()
+    first = agent(tmp_path, journal, act("wipe"), done("ok"), tools=[word(log)], can_ask=False)
     assert first.run("Wipe.").status == "answered"  # from now on, Plait knows that this server asks
     model = Scripted({phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()})
     limits = plait.Limits(tools=0 if loop == "codeact" else None)
@@ -220,6 +223,27 @@ def test_a_server_of_the_protocol_of_2026_asks_in_its_result(journal: Path, tmp_
     run = answer(made, run, "2")
     assert run.status == "answered" and seen(run) == ["2 nights"]
     assert made_calls == [("Rome", None), ("Rome", "42")], "the call goes on, and is not made again"
+
+
+def test_over_http_each_question_belongs_to_its_call_however_the_server_orders_them(
+    log: Path, journal: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    calls = (("confirm", {"text": "a", "seconds": 0.3}), ("confirm", {"text": "b", "seconds": 0.0}))
+    with open(os.devnull, "r+b") as nothing:
+        ways = dict.fromkeys(("stdin", "stdout", "stderr"), nothing.fileno())
+        process = start_forked([HERE / "mcp_more.py", log, str(port), "http"], **ways)
+    until(lambda: _answers(port))
+    word = "mcp:" + json.dumps({"url": f"http://127.0.0.1:{port}/mcp", "protocol": "2025", "only": ["confirm"]})
+    made = Agent("tool_calling", model=Scripted([reply_of(calls), "ok"]), tools=[word], journal=journal)
+    run = made.run("Go.")
+    asked = {row.record.key[:3]: row.record.asked.text for row in run.rows() if row.record.key[3:5] == ":q"}
+    assert [f"Really {name}?" in asked[key] for name, key in (("a", "1.0"), ("b", "1.1"))] == [True, True]
+    while run.status == "waiting":
+        run = answer(made, run, "yes")
+    assert (run.status, seen(run)) == ("answered", ["a: accept", "b: accept"])
+    process.kill()
+    process.wait()
 
 
 # -- the run's model

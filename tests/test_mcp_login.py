@@ -89,7 +89,7 @@ def test_a_browser_logs_in_and_the_run_uses_and_refreshes_the_login(
     kept = b"".join(each.read_bytes() for each in tmp_path.glob("runs.db*"))
     assert b"your token is [secret]" in kept
     assert not any(each.encode() in kept for each in (*server.tokens, *server.refreshes)), "no token in the journal"
-    assert answers == ["You are logged in. You can close this page."]
+    assert answers == ["The login has ended. You can close this page."]
 
 
 def test_without_a_login_the_error_names_the_command(server: AuthServer) -> None:

@@ -195,7 +195,6 @@ class McpConnection:
             except Exception as error:
                 if not isinstance(error, MCPError) or error.code != types.URL_ELICITATION_REQUIRED:
                     raise ToolError(describe_call_error(self.server, error)) from error
-                # The server made nothing of the call yet.
                 asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
                 for each in asked if isinstance(asked, list) else ():
                     if (await call.ask(ELICIT, {**dict(each), "mode": "url"})).get("action") != "accept":
@@ -230,17 +229,14 @@ class McpConnection:
         """Return what a server lists of a kind, as JSON; nothing from a server that has no such list."""
         found: list[dict[str, Any]] = []
         cursor = None
-        for _ in range(MAX_PAGES):
-            try:
+        with suppress(ToolError):
+            for _ in range(MAX_PAGES):
                 result = await self.ask(_LISTS[kind](params=types.PaginatedRequestParams(cursor=cursor)))
-            except ToolError:
-                return found
-            page = result.get(kind) if isinstance(result, dict) else None
-            found += [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
-            following = result.get("nextCursor") if page else None
-            if not following or following == cursor or len(found) > MAX_TOOLS:
-                break
-            cursor = str(following)
+                page = result.get(kind) if isinstance(result, dict) else None
+                found += [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+                before, cursor = cursor, str(result.get("nextCursor") or "") if page else ""
+                if cursor in ("", before) or len(found) > MAX_TOOLS:
+                    break
         return found[:MAX_TOOLS]
 
     async def close(self) -> None:
@@ -306,13 +302,10 @@ class McpConnection:
             try:
                 return await self._open_session()
             except McpServerUnavailable as error:
-                is_old, self._is_old = self._is_old, not self._is_old
-                if not self.server.url or is_old or find_status(error.__cause__) not in OLD_STATUSES:
-                    self._is_old = False
-                    raise
-                try:
-                    return await self._open_session()
-                except PlaitError:
+                self._is_old = not self._is_old and find_status(error.__cause__) in OLD_STATUSES
+                if self._is_old:
+                    with suppress(PlaitError):
+                        return await self._open_session()
                     self._is_old = False
                 raise
 

@@ -103,7 +103,7 @@ class LoginFile:
 class StoredLogin(OAuthClientProvider):
     """Uses a stored login for requests, and refreshes it. If that fails, the server's refusal is the response."""
 
-    def __init__(self, login: LoginFile, redirect: str = "http://127.0.0.1/callback", **handlers: Any) -> None:
+    def __init__(self, login: LoginFile, redirect: str = f"http://127.0.0.1{CALLBACK}", **handlers: Any) -> None:
         metadata = OAuthClientMetadata.model_validate({"redirect_uris": [redirect], "client_name": "Plait"})
         super().__init__(login.address, metadata, login, **handlers)
         self._login = login
@@ -121,19 +121,17 @@ class StoredLogin(OAuthClientProvider):
         context = self.context
         for is_refused in (False, True):
             await self._initialize()  # another process may have refreshed it
-            tokens = context.current_tokens
-            if tokens and (is_refused or not context.is_token_valid()):
-                used = request.headers.get("Authorization") if is_refused else f"Bearer {tokens.access_token}"
-                if not context.can_refresh_token():
-                    return
+            if is_refused and not context.can_refresh_token():
+                return
+            if (is_refused or not context.is_token_valid()) and context.can_refresh_token():
+                used = context.current_tokens
                 async with self._login.alone():
                     await self._initialize()
-                    tokens = context.current_tokens
-                    if tokens and used == f"Bearer {tokens.access_token}":
+                    if context.current_tokens == used:
                         refreshing = await self._refresh_token()
                         _require_secure(str(refreshing.url), self._login.address)
-                        if not await self._handle_refresh_response((yield refreshing)) and is_refused:
-                            return
+                        if not await self._handle_refresh_response((yield refreshing)):
+                            self._login.write(tokens=None)  # it is of no use any more
             if context.current_tokens:
                 self._add_auth_header(request)
             response = yield request
@@ -156,11 +154,8 @@ class NewLogin(StoredLogin):
                 outgoing = await flow.asend(response)
             except StopAsyncIteration:
                 break
-        server, resource = self.context.oauth_metadata, self.context.protected_resource_metadata
-        self._login.write(
-            server=server.model_dump(mode="json", exclude_none=True) if server else None,
-            resource=resource.model_dump(mode="json", exclude_none=True) if resource else None,
-        )
+        found = {"server": self.context.oauth_metadata, "resource": self.context.protected_resource_metadata}
+        self._login.write(**{name: each and each.model_dump(mode="json") for name, each in found.items()})
 
 
 async def make_login(address: str, show: Callable[[str], None], paste: Callable[[], Awaitable[str]] | None) -> str:
@@ -170,27 +165,23 @@ async def make_login(address: str, show: Callable[[str], None], paste: Callable[
     Raises `ConfigError` if that fails, or if the server wants no login.
     """
     login = LoginFile(address)
-    found, sock = login.read(), None
-    port = int(found.get("port") or 0)
-    returned: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    port = int(login.read().get("port") or 0)
+    returned: asyncio.Future[AuthorizationCodeResult | ConfigError] = asyncio.get_running_loop().create_future()
     expected: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a request of the browser. One with another state is refused, and changes nothing."""
-        with suppress(OSError, ValueError, asyncio.TimeoutError, asyncio.LimitOverrunError):
+        with suppress(OSError, ValueError):
             async with asyncio.timeout(10):
                 line = (await reader.readline()).decode("ascii", "replace").split()
             result = _read_return(line[1] if len(line) > 1 and line[0] == "GET" else "", expected)
-            text = "You are logged in. You can close this page." if result else "This address belongs to no login."
-            if isinstance(result, AuthorizationCodeResult | ConfigError) and not returned.done():
-                if isinstance(result, ConfigError):
-                    text = "The login failed. You can close this page."
-                    returned.set_exception(result)
-                else:
+            status, text = "400 Bad Request", "This address belongs to no login."
+            if result is not None:
+                status, text = "200 OK", "The login has ended. You can close this page."
+                if not returned.done():
                     returned.set_result(result)
-            body = text.encode()
-            head = f"HTTP/1.1 {200 if result else 400} \r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
-            writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n{text}".encode())
             await writer.drain()
         writer.close()
 
@@ -203,34 +194,29 @@ async def make_login(address: str, show: Callable[[str], None], paste: Callable[
                 await asyncio.to_thread(webbrowser.open, url)
 
     async def wait_for_user() -> AuthorizationCodeResult:
-        if paste is None:
-            async with asyncio.timeout(LOGIN_SECONDS):
-                return await returned
-        result = _read_return((await paste()).strip(), expected)
+        async with asyncio.timeout(LOGIN_SECONDS):
+            result = await returned if paste is None else _read_return((await paste()).strip(), expected)
         if isinstance(result, AuthorizationCodeResult):
             return result
         hint = "Copy the whole address from the browser, after the login: it begins with http://127.0.0.1."
         raise result or ConfigError("This is not the address to which the login leads.", hint=hint)
 
     try:
-        sock = await asyncio.start_server(answer, "127.0.0.1", port, limit=MAX_REQUEST)
+        page = await asyncio.start_server(answer, "127.0.0.1", port, limit=MAX_REQUEST)
     except OSError:
-        sock = await asyncio.start_server(answer, "127.0.0.1", 0, limit=MAX_REQUEST)
-    async with sock:
-        now = sock.sockets[0].getsockname()[1]
+        page = await asyncio.start_server(answer, "127.0.0.1", 0, limit=MAX_REQUEST)
+    async with page:
+        now = page.sockets[0].getsockname()[1]
         login.write(port=now)
-        redirect = f"http://127.0.0.1:{now}{CALLBACK}"
         handlers = {"redirect_handler": open_page, "callback_handler": wait_for_user}
-        auth = NewLogin(login, redirect, **handlers)
+        auth = NewLogin(login, f"http://127.0.0.1:{now}{CALLBACK}", **handlers)
         if now == port:  # else the client is registered with another address
             auth.context.client_info = await login.get_client_info()
-        start = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+        ping = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
         accepted = {"accept": "application/json, text/event-stream"}
+        http = httpx2.AsyncClient(auth=auth, headers=accepted, timeout=30)
         try:
-            async with (
-                httpx2.AsyncClient(auth=auth, headers=accepted, timeout=30) as http,
-                http.stream("POST", address, json=start) as response,
-            ):
+            async with http, http.stream("POST", address, json=ping) as response:
                 status = response.status_code
         except (OAuthFlowError, httpx2.HTTPError, TimeoutError, ValueError) as error:
             said = clean(f"{type(error).__name__}: {error}")[:300]

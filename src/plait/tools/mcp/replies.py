@@ -197,12 +197,12 @@ class McpHttpClient(httpx2.AsyncClient):
             reply = await _read_reply(response, id)
         except (httpx2.RequestError, TimeoutError) as error:
             is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
-            reply = make_error(id, f"{type(error).__name__}: {error}", _fault(is_unsent))
+            reply = make_error(id, f"{type(error).__name__}: {error}", Fault("refused" if is_unsent else "lost"))
         content = json.dumps(reply).encode()
         return httpx2.Response(200 if is_request else 503, headers=headers, content=content, request=request)
 
 
-class OldHttpClient(httpx2.AsyncClient):
+class OldHttpClient(McpHttpClient):
     """An HTTP client for the transport of 2024, in which replies come on one stream. What becomes of a message that the
     server does not take goes to `failures`, as its reply."""
 
@@ -211,20 +211,13 @@ class OldHttpClient(httpx2.AsyncClient):
         self._failures = failures
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        if request.method != "POST":
-            return await super().send(request, **options)
-        asked = json.loads(await request.aread())
-        try:
-            response = await super().send(request, **options)
-            if response.is_success or response.has_redirect_location:
-                return response
-            reply = await _read_reply(response, asked.get("id", 0))
-        except (httpx2.RequestError, TimeoutError) as error:
-            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
-            reply = make_error(asked.get("id", 0), f"{type(error).__name__}: {error}", _fault(is_unsent))
-        if "id" in asked and "method" in asked:
-            await self._failures.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply)))
-        return httpx2.Response(202, request=request)
+        response = await super().send(request, **options)
+        asked = json.loads(request.content) if request.method == "POST" else {}
+        if "id" in asked and "method" in asked and not response.has_redirect_location:
+            reply = json.loads(response.content)
+            if reply["error"]["data"][MARK]["kind"] != "unreadable":  # a message that was taken has no answer here
+                await self._failures.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply)))
+        return response
 
 
 async def forward_messages(
@@ -234,10 +227,6 @@ async def forward_messages(
     async with send:
         async for item in read:
             await send.send(item)
-
-
-def _fault(is_unsent: bool) -> Fault:
-    return Fault("refused" if is_unsent else "lost")
 
 
 async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from plait.tools.mcp.pending_call import PendingCall
 from plait.tools.mcp.resources import READ, describe_resources, format_prompt, list_prompts, read_resource
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
-from plait.tools.mcp.server import MCP_LOOP, PREFIX, START_SECONDS, McpServer, parse_server, parse_word
+from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -99,8 +99,7 @@ def mcp(
 def mcp_prompts(server: str | Sequence[str] | MCPServer) -> dict[str, str]:
     """Return the prompts that an MCP server offers to users: what each is for, by name, with its arguments.
 
-    `server` is as for `plait.mcp`, or a word of `tools` that begins with `mcp:`. This blocks. Raises `ConfigError` if
-    the server cannot be reached.
+    `server` is as for `plait.mcp`. This blocks. Raises `ConfigError` if the server cannot be reached.
     """
     return MCP_LOOP.wait(list_prompts(_find_source(server).connect()))
 
@@ -108,15 +107,13 @@ def mcp_prompts(server: str | Sequence[str] | MCPServer) -> dict[str, str]:
 def mcp_prompt(server: str | Sequence[str] | MCPServer, name: str, /, **arguments: str) -> str:
     """Return a prompt of an MCP server as a question for `Agent.run`. The server has written it, so read it first.
 
-    `server` is as for `mcp_prompts`. This blocks. Raises `ToolError` if the server has no such prompt, or wants other
+    `server` is as for `plait.mcp`. This blocks. Raises `ToolError` if the server has no such prompt, or wants other
     arguments.
     """
     return MCP_LOOP.wait(format_prompt(_find_source(server).connect(), name, arguments))
 
 
 def _find_source(server: str | Sequence[str] | MCPServer) -> McpToolSource:
-    if isinstance(server, str) and server.startswith(PREFIX):
-        return McpToolSource(parse_word(server))
     if isinstance(server, (str, list, tuple)):
         return McpToolSource(parse_server(server))
     return McpToolSource(McpServer(command=(str(getattr(server, "name", "server")),)), in_process=server)
