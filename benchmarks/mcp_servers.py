@@ -2,8 +2,8 @@
 
     python benchmarks/mcp_servers.py FOLDER > benchmarks/results/mcp_servers.md
 
-FOLDER gets the packages: a virtual environment for each one of PyPI, and one `node_modules`. It needs node, npm, git and
-the network for the installation alone. The browser of the last server is the one that CHROMIUM names.
+FOLDER gets the packages: a virtual environment for each one of PyPI, and one `node_modules`. This needs node, npm and
+git, and the network for the installation. The browser of the last server is the one that CHROMIUM names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import plait
 from plait.tools.mcp.connection import _connections, close
@@ -34,7 +34,7 @@ def double(number: int) -> int:
     return 2 * number
 server.run(show_banner=False)
 '''
-TYPESCRIPT = '''\
+TYPESCRIPT = """\
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { z } from "zod";
@@ -42,7 +42,34 @@ const server = new McpServer({ name: "greeter", version: "1.0.0" });
 server.registerTool("greet", { description: "Greets.", inputSchema: { name: z.string() } },
   async ({ name }) => ({ content: [{ type: "text", text: `Hello, ${name}.` }] }));
 await server.connect(new StdioServerTransport());
-'''
+"""
+
+
+CALCULATION, WRONG = {"expression": "6 * 7"}, {"expression": "6 *"}
+HEAD = """\
+# Public MCP servers
+
+Each was installed from its index, started as a command, and used through `plait.mcp`:
+
+    python benchmarks/mcp_servers.py FOLDER
+
+*Call*: the result has the expected text. *Error*: a wrong call is an error of the tool, with the server's words; *text
+only*: the server sends its error as an ordinary result. *Restart*: the process was killed with SIGKILL, and the next
+call started it again. mcp-server-sqlite does not start with version 2 of the SDK, and ran with version 1.
+
+| package | version | index | protocol | tools | seconds to start | call | error | restart |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+class Server(NamedTuple):
+    """A server: its package and command, a call of a tool with a part of the result, and an input that is wrong."""
+
+    package: str
+    command: list[str]
+    tool: str
+    given: dict[str, Any]
+    expected: str
+    wrong: dict[str, Any]
 
 
 class Page(BaseHTTPRequestHandler):
@@ -81,8 +108,8 @@ def version_of(package: str) -> str:
     return next(line.split()[1] for line in shown.splitlines() if line.startswith("Version:"))
 
 
-def servers(url: str) -> list[tuple[str, str, list[str], tuple[str, dict[str, Any], str], tuple[str, dict[str, Any]]]]:
-    """Package, index, command, a call with a part of its result, and a call that fails."""
+def servers(url: str) -> list[Server]:
+    """Prepare the files of the servers, and return them. `url` is a page of this process."""
     (WORK / "files").mkdir(parents=True, exist_ok=True)
     (WORK / "files/note.txt").write_text("Water the plants.")
     (WORK / "cooking.py").write_text(FASTMCP)
@@ -98,71 +125,76 @@ def servers(url: str) -> list[tuple[str, str, list[str], tuple[str, dict[str, An
     of = "@modelcontextprotocol/server-"
     zone = {"source_timezone": "UTC", "time": "10:00", "target_timezone": "Asia/Tokyo"}
     thought = {"thought": "One.", "thoughtNumber": 1, "totalThoughts": 1, "nextThoughtNeeded": False}
-    entity = {"entities": [{"name": "lamp", "entityType": "thing", "observations": ["costs 20"]}]}
+    shop, nowhere = str(WORK / "shop.db"), "http://127.0.0.1:1/"
+    fetch = [python("mcp-server-fetch"), "--allow-private-ips"]
+    thinking = node(of + "sequential-thinking", "mcp-server-sequential-thinking")
     browser = [node("@playwright/mcp", "playwright-mcp"), "--headless", "--isolated", "--no-sandbox"]
+    browser += ["--executable-path", CHROMIUM]
+    everything, memory_server = (node(of + name, f"mcp-server-{name}") for name in ("everything", "memory"))
+    filesystem = [node(of + "filesystem", "mcp-server-filesystem"), files]
+    note = {"path": f"{files}/note.txt"}
+    sqlite = [python("mcp-server-sqlite"), "--db-path", shop]
     return [
-        ("mcp-server-time", "PyPI", [python("mcp-server-time")], ("convert_time", zone, "19:00"), ("convert_time", {**zone, "time": "no"})),
-        ("mcp-server-fetch", "PyPI", [python("mcp-server-fetch"), "--allow-private-ips"], ("fetch", {"url": url}, "Two lamps"), ("fetch", {"url": "http://127.0.0.1:1/"})),
-        ("mcp-server-git", "PyPI", [python("mcp-server-git")], ("git_status", {"repo_path": repo}, "No commits"), ("git_status", {"repo_path": "/nowhere"})),
-        ("mcp-server-sqlite", "PyPI", [python("mcp-server-sqlite"), "--db-path", str(WORK / "shop.db")], ("read_query", {"query": "SELECT 6 * 7 AS n"}, "42"), ("read_query", {"query": "SELECT FROM"})),
-        ("mcp-server-calculator", "PyPI", [python("mcp-server-calculator")], ("calculate", {"expression": "6 * 7"}, "42"), ("calculate", {"expression": "6 *"})),
-        ("fastmcp", "PyPI", [python("fastmcp", "python"), str(WORK / "cooking.py")], ("double", {"number": 21}, "42"), ("double", {"number": "x"})),
-        ("@modelcontextprotocol/sdk", "npm", ["node", str(scripts)], ("greet", {"name": "Ada"}, "Hello, Ada."), ("greet", {})),
-        (of + "everything", "npm", [node(of + "everything", "mcp-server-everything")], ("echo", {"message": "hello"}, "hello"), ("get_sum", {"a": "x"})),
-        (of + "filesystem", "npm", [node(of + "filesystem", "mcp-server-filesystem"), files], ("read_text_file", {"path": f"{files}/note.txt"}, "Water"), ("read_text_file", {"path": "/etc/passwd"})),
-        (of + "memory", "npm", [node(of + "memory", "mcp-server-memory")], ("create_entities", entity, "lamp"), ("delete_entities", {"entityNames": 3})),
-        (of + "sequential-thinking", "npm", [node(of + "sequential-thinking", "mcp-server-sequential-thinking")], ("sequentialthinking", thought, "thoughtNumber"), ("sequentialthinking", {"thought": 1})),
-        ("@playwright/mcp", "npm", [*browser, "--executable-path", CHROMIUM], ("browser_navigate", {"url": url}, "Lamps"), ("browser_navigate", {"url": "http://127.0.0.1:1/"})),
-    ]  # fmt: skip
+        Server("mcp-server-time", [python("mcp-server-time")], "convert_time", zone, "19:00", {**zone, "time": "no"}),
+        Server("mcp-server-fetch", fetch, "fetch", {"url": url}, "Two lamps", {"url": nowhere}),
+        Server("mcp-server-git", [python("mcp-server-git")], "git_status", {"repo_path": repo}, "No commits", {}),
+        Server("mcp-server-sqlite", sqlite, "read_query", {"query": "SELECT 6 * 7 AS n"}, "42", {"query": "SELECT"}),
+        Server("mcp-server-calculator", [python("mcp-server-calculator")], "calculate", CALCULATION, "42", WRONG),
+        Server("fastmcp", [python("fastmcp", "python"), str(WORK / "cooking.py")], "double", {"number": 21}, "42", {}),
+        Server("@modelcontextprotocol/sdk", ["node", str(scripts)], "greet", {"name": "Ada"}, "Hello, Ada.", {}),
+        Server(of + "everything", [everything], "echo", {"message": "hello"}, "hello", {}),
+        Server(of + "filesystem", filesystem, "read_text_file", note, "Water", {"path": "/etc/passwd"}),
+        Server(of + "memory", [memory_server], "search_nodes", {"query": "x"}, "entities", {"query": {}}),
+        Server(of + "sequential-thinking", [thinking], "sequentialthinking", thought, "thoughtNumber", {"thought": 1}),
+        Server("@playwright/mcp", browser, "browser_navigate", {"url": url}, "Lamps", {"url": nowhere}),
+    ]
 
 
 def processes() -> set[int]:
     """The processes that this one started."""
-    return {int(each) for each in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()} | {
-        int(child)
-        for task in Path(f"/proc/{os.getpid()}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    }
+    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+
+
+def try_server(server: Server) -> str:
+    """Return the row of a server."""
+    before, began = processes(), time.monotonic()
+    env = {"MEMORY_FILE_PATH": "$MEMORY_FILE_PATH"}
+    tools = {tool.name: tool for tool in plait.mcp(server.command, env=env, start=60)}
+    seconds = time.monotonic() - began
+    [connection] = _connections.values()
+    protocol = str(connection._session.client.protocol_version)  # type: ignore[union-attr]
+    tool = tools[server.tool]
+    called = server.expected in str(asyncio.run(tool(**server.given)))
+    try:
+        failed = "text only" if "error" in str(asyncio.run(tool(**server.wrong))).lower() else "no"
+    except plait.ToolError:
+        failed = "yes"
+    killed = processes() - before
+    for pid in killed:
+        os.kill(pid, 9)
+    time.sleep(0.5)
+    restarted = bool(killed) and server.expected in str(asyncio.run(tool(**server.given)))
+    close()
+    _connections.clear()
+    index = "npm" if (FOLDER / "npm/node_modules" / server.package).exists() else "PyPI"
+    cells = (server.package, version_of(server.package), index, protocol, len(tools), f"{seconds:.1f}")
+    return " | ".join(map(str, (*cells, "yes" if called else "no", failed, "yes" if restarted else "no")))
 
 
 def main() -> int:
     page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=page.serve_forever, daemon=True).start()
-    print("# Public MCP servers\n")
-    print("Each was installed from its index, started as a command, and used through `plait.mcp`:\n")
-    print("    python benchmarks/mcp_servers.py FOLDER\n")
-    print("*Call*: the result has the expected text. *Error*: a wrong call is an error of the tool, with the server's")
-    print("words. *Restart*: the process was killed with SIGKILL, and the next call started it again.\n")
-    print("| package | version | index | protocol | tools | seconds to start | call | error | restart |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(HEAD)
     bad = 0
-    for package, index, start, (name, given, expected), (wrong, bad_input) in servers(
-        f"http://127.0.0.1:{page.server_port}/"
-    ):
-        before, began = processes(), time.monotonic()
-        row = ["no"] * 3
-        count, seconds, protocol = 0, 0.0, ""
+    for server in servers(f"http://127.0.0.1:{page.server_port}/"):
         try:
-            tools = {tool.name: tool for tool in plait.mcp(start, env={"MEMORY_FILE_PATH": "$MEMORY_FILE_PATH"}, start=60)}
-            count, seconds = len(tools), time.monotonic() - began
-            [connection] = _connections.values()
-            protocol = str(connection._session.client.protocol_version)  # type: ignore[union-attr]
-            row[0] = "yes" if expected in str(asyncio.run(tools[name](**given))) else "no"
-            try:
-                said = asyncio.run(tools[wrong](**bad_input))
-                row[1] = "text only" if "error" in str(said).lower() else f"no: {said}"
-            except plait.ToolError:
-                row[1] = "yes"
-            for pid in processes() - before:
-                os.kill(pid, 9)
-            time.sleep(0.5)
-            row[2] = "yes" if expected in str(asyncio.run(tools[name](**given))) or package.endswith("memory") else "no"
+            row = try_server(server)
         except Exception as error:
-            print(package, error, file=sys.stderr)
-        close()
-        _connections.clear()
-        bad += row.count("no")
-        print(f"| {package} | {version_of(package)} | {index} | {protocol} | {count} | {seconds:.1f} | {' | '.join(row)} |", flush=True)
+            print(server.package, error, file=sys.stderr)
+            row = f"{server.package} | no"
+        bad += row.count("| no")
+        print(f"| {row} |", flush=True)
     return bad
 
 
