@@ -200,6 +200,19 @@ def test_answers_are_read_by_the_servers_form(text: str, schema: Any, found: Any
     assert isinstance(got, str) if found is None else got == expected
 
 
+@pytest.mark.parametrize("schema", [None, [], "x", {"properties": [1]}, {"properties": {"a": 3}, "required": 7}])
+def test_an_odd_form_is_still_a_question(schema: Any) -> None:
+    params = {"message": {"not": "a text"}, "requestedSchema": schema}
+    assert "> (nothing)" in write_question("s", params, True) and read_elicited("decline", params)
+    with pytest.raises(ValueError, match="more than 40 fields"):
+        write_question("s", {"requestedSchema": {"properties": {f"f{i}": {} for i in range(99)}}}, True)
+
+
+def test_a_flood_of_questions_has_an_end(log: Path, journal: Path, tmp_path: Path) -> None:
+    made = agent(tmp_path, journal, act("flood"), done("ok"), tools=[word(log)])
+    assert seen(made.run("Go.", on_wait=lambda _: "x")) == ["30"]
+
+
 def test_a_server_of_the_protocol_of_2026_asks_in_its_result(journal: Path, tmp_path: Path) -> None:
     server, made_calls = MCPServer("hotel"), []
     form = {"type": "object", "properties": {"nights": {"type": "integer"}}, "required": ["nights"]}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from plait.core.errors import ToolError
 from plait.core.tools import ToolSpec
-from plait.tools.call_context import held_calls
 from plait.tools.mcp.elicitation import read_elicited, write_question
 from plait.tools.mcp.pending_call import PendingCall, ServerRequest
-from plait.tools.mcp.server import MCP_LOOP, McpServer
+from plait.tools.mcp.server import McpServer
 
-MAX_HELD = 16
-"""Calls that this process holds open while their runs wait for the user. The oldest is ended when there are more."""
+MAX_ASKED = 30
+"""How often one call may ask the user."""
 
 
 async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, request: ServerRequest) -> dict[str, Any]:
-    """Return the result of a server's request, as JSON; {"error": TEXT} if it gets none. If the run must wait for the
-    user, this raises what the services of the run raise, and the call goes on meanwhile."""
+    """Return the result of a server's request, as JSON; {"error": TEXT} if it gets none. Raises what the services of
+    the run raise if it must wait for the user."""
     services, params = call.services, request.params
     if services is None:
         return {"action": "cancel"} if request.method == "elicitation/create" else {"error": "There is no run."}
@@ -42,21 +40,12 @@ async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, re
         asked = write_question(server.label, params, spec.repeatable or request.state is not None)
     except ValueError as error:
         return {"error": str(error)}
+    if call.asked.total() >= MAX_ASKED:
+        return {"error": "The user has answered enough questions of this call."}
     request.question = request.question or asked
     while True:
         number = call.asked[request.question]
-        try:
-            answer = await services.ask_user(request.question, number, request.state)
-        except asyncio.CancelledError:
-            await asyncio.wrap_future(MCP_LOOP.submit(call.cancel()))
-            raise
-        except BaseException:
-            call.waiting = request
-            held_calls[services.place] = call
-            if len(held_calls) > MAX_HELD:
-                oldest = held_calls.pop(next(iter(held_calls)))
-                MCP_LOOP.submit(oldest.cancel())
-            raise
+        answer = await services.ask_user(request.question, number, request.state)
         call.asked[request.question] += 1
         reply = read_elicited(answer, params)
         if isinstance(reply, dict):

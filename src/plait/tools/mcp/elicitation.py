@@ -17,15 +17,15 @@ from plait.core.text import clean
 from plait.tools.call_context import REFUSALS
 from plait.tools.mcp.schema import repair_schema
 
-MAX_MESSAGE = 2_000
-"""Characters of a server's words that the user sees."""
+MAX_MESSAGE, MAX_FIELDS = 2_000, 40
+"""Characters of a server's words that the user sees, and fields of a form."""
 _YES, _NO = ("yes", "y", "true", "ok"), ("no", "n", "false")
 
 
 def write_question(label: str, params: dict[str, Any], is_repeatable: bool) -> str:
     """Return the question that the user sees for a request of a server. Raises `ValueError` if it cannot be asked."""
     url = params.get("url")
-    if params.get("mode") == "url" or url is not None:
+    if "url" in params:
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ValueError("The address that the user should open is not a web address.")
         host = (urlsplit(url).hostname or "").encode("idna").decode()
@@ -33,11 +33,13 @@ def write_question(label: str, params: dict[str, Any], is_repeatable: bool) -> s
         lines += [f"The address, at the host {host}:", _quote(url)]
         lines += ["Answer yes when you have done so, or decline."]
     else:
-        fields = _fields_of(params)
+        schema = repair_schema(params.get("requestedSchema"))
+        fields = schema.get("properties", {})
+        if len(fields) > MAX_FIELDS:
+            raise ValueError(f"The form has more than {MAX_FIELDS} fields.")
         lines = [f"The MCP server {label} asks you. It says:", _quote(params.get("message"))]
-        required = params.get("requestedSchema", {}).get("required")
         for name, field in fields.items():
-            optional = "" if isinstance(required, list) and name in required else ", optional"
+            optional = "" if name in schema.get("required", ()) else ", optional"
             words = " ".join(filter(None, (_words(field.get("title")), _words(field.get("description")))))
             lines.append(_quote(f"{_words(name)} ({_describe_kind(field)}{optional}){f': {words}' if words else ''}"))
         how = {0: "Answer yes", 1: "Answer with the value"}.get(len(fields), 'Answer with JSON: {"NAME": VALUE, ...}')
@@ -54,8 +56,9 @@ def read_elicited(answer: str, params: dict[str, Any]) -> dict[str, Any] | str:
     text = answer.strip()
     if text.lower() in REFUSALS:
         return {"action": text.lower()}
-    fields = {} if params.get("mode") == "url" or "url" in params else _fields_of(params)
-    if not fields:
+    schema = repair_schema(params.get("requestedSchema"))
+    fields = schema.get("properties", {})
+    if not fields or "url" in params:
         if text.lower() in _YES:
             return {"action": "accept"} if "url" in params else {"action": "accept", "content": {}}
         return {"action": "decline"} if text.lower() in _NO else "Answer yes or decline."
@@ -68,16 +71,9 @@ def read_elicited(answer: str, params: dict[str, Any]) -> dict[str, Any] | str:
         name, field = next(iter(fields.items()))
         given = {name: _read_value(text, field)}
     content = {name: _choose(value, fields[name]) if name in fields else value for name, value in given.items()}
-    schema = repair_schema(params.get("requestedSchema"))
     for path, fault in find_faults(content, schema, schema):
         return f"{show_place('answer', path)} {fault}."
     return {"action": "accept", "content": content}
-
-
-def _fields_of(params: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    schema = params.get("requestedSchema")
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    return {str(name): each for name, each in (found or {}).items() if isinstance(each, dict)}
 
 
 def _describe_kind(field: dict[str, Any]) -> str:
@@ -91,17 +87,10 @@ def _choices_of(field: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Return the values that a field may have, each with the words for it."""
     items = field["items"] if isinstance(field.get("items"), dict) else field
     if isinstance(values := items.get("enum"), list):
-        names = items.get("enumNames")
-        return list(
-            zip(values, names if isinstance(names, list) and len(names) == len(values) else values, strict=True)
-        )
-    titled = items.get("oneOf") or items.get("anyOf")
-    pairs = titled if isinstance(titled, list) else []
-    return [
-        (each["const"], each.get("title", each["const"]))
-        for each in pairs
-        if isinstance(each, dict) and "const" in each
-    ]
+        names = items.get("enumNames") or values
+        return list(zip(values, names if len(names) == len(values) else values, strict=True))
+    pairs = [each for each in items.get("oneOf", items.get("anyOf", ())) if isinstance(each, dict) and "const" in each]
+    return [(each["const"], each.get("title", each["const"])) for each in pairs]
 
 
 def _read_value(text: str, field: dict[str, Any]) -> Any:

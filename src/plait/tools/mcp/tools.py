@@ -39,6 +39,8 @@ T = TypeVar("T")
 _CANNOT_ASK = re.compile("back-channel|server-initiated requests is unavailable")
 """What the Python SDK and FastMCP say when a tool asks in the protocol of 2026, which has another way."""
 
+MAX_HELD = 16
+"""Calls that this process holds open while their runs wait for the user. The oldest is ended when there are more."""
 MAX_DESCRIPTION = 4_000
 """Characters of a tool's description that a model sees."""
 
@@ -256,8 +258,19 @@ class McpToolSource:
         if services is not None:
             call.report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
         while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
+            try:
+                reply = await answer_server(self._server, spec, call, request)
+            except (Exception, asyncio.CancelledError):
+                MCP_LOOP.submit(call.cancel())
+                raise
+            except BaseException:  # the run waits for the user, and the call goes on meanwhile
+                call.waiting = request
+                assert services is not None
+                held_calls[services.place] = call
+                if len(held_calls) > MAX_HELD:
+                    MCP_LOOP.submit(held_calls.pop(next(iter(held_calls))).cancel())
+                raise
             call.waiting = None
-            reply = await answer_server(self._server, spec, call, request)
             await _on_mcp_loop(request.answer(reply))
         return await _on_mcp_loop(call.result())
 
