@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from importlib.util import find_spec
-
 import click
 
 from plait.cli import options
 from plait.core.errors import ConfigError
 from plait.core.text import clean
-from plait.installation import install_hint
 
 LOGIN_EPILOG = """\
 \b
@@ -27,20 +23,14 @@ The login is stored in a file that only you can read, and is refreshed when it e
 @options.flag("--paste", help="Ask for the address to which the browser was sent, instead of waiting for it here.")
 def login(address: str, paste: bool) -> None:
     """Log in at an MCP server that wants OAuth, in the browser."""
-    if find_spec("mcp") is None:
-        raise ConfigError("Logging in needs the package mcp, which is not installed.", hint=install_hint("mcp"))
-    from plait.tools.mcp.login import make_login
-    from plait.tools.mcp.server import parse_server
+    from plait.tools.mcp.tools import mcp_login
 
-    async def ask_for_address() -> str:
-        words = "The address to which the browser was sent"
-        return str(await asyncio.to_thread(click.prompt, words, err=True, hide_input=True))
-
-    def show(url: str) -> None:
+    def ask_for_address(url: str) -> str:
         click.echo(f"Open this address and log in:\n{clean(url)}", err=True)
+        return str(click.prompt("The address to which the browser was sent", err=True, hide_input=True))
 
-    place = asyncio.run(make_login(parse_server(address).address, show, ask_for_address if paste else None))
-    click.echo(f"You are logged in at {clean(address)}. The login is stored in {place}.", err=True)
+    mcp_login(address, paste=ask_for_address if paste else None)
+    click.echo(f"You are logged in at {clean(address)}.", err=True)
 
 
 @click.command()

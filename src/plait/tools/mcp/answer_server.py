@@ -21,15 +21,10 @@ async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, re
     if services is None:
         return {"action": "cancel"} if request.method == "elicitation/create" else {"error": "There is no run."}
     if request.method == "sampling/createMessage" and server.sampling:
-        most = params.get("maxTokens")
-        rules = params.get("systemPrompt")
+        most, rules = params.get("maxTokens"), str(params.get("systemPrompt") or "")
+        most = most if isinstance(most, int) and most > 0 else None
         try:
-            text = await services.ask_model(
-                _read_conversation(params.get("messages")),
-                None,
-                rules if isinstance(rules, str) else "",
-                most if isinstance(most, int) and most > 0 else None,
-            )
+            text = await services.ask_model(_read_conversation(params.get("messages")), None, rules, most)
         except ToolError as error:
             return {"error": str(error)}
         content = {"type": "text", "text": text}

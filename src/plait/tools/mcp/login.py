@@ -12,9 +12,10 @@ import fcntl
 import hashlib
 import json
 import os
+import sys
 import time
 import webbrowser
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -158,23 +159,21 @@ class NewLogin(StoredLogin):
         self._login.write(**{name: each and each.model_dump(mode="json") for name, each in found.items()})
 
 
-async def make_login(address: str, show: Callable[[str], None], paste: Callable[[], Awaitable[str]] | None) -> str:
-    """Log the user in at a server, and store the login. Returns its file. `show` gets the address that the user opens;
-    `paste` returns the address to which the browser was sent then. None: it comes back to this process.
-
-    Raises `ConfigError` if that fails, or if the server wants no login.
-    """
+async def make_login(address: str, paste: Callable[[str], str] | None) -> None:
+    """Log the user in at a server, and store the login. `paste` gets the address that the user opens, and returns the
+    one to which the browser was sent then. None: this opens the browser, which comes back to this process. Raises
+    `ConfigError` if that fails, or if the server wants no login."""
     login = LoginFile(address)
     port = int(login.read().get("port") or 0)
-    returned: asyncio.Future[AuthorizationCodeResult | ConfigError] = asyncio.get_running_loop().create_future()
-    expected: list[str] = []
+    returned: asyncio.Future[AuthorizationCodeResult | ConfigError | None] = asyncio.get_running_loop().create_future()
+    opened: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a request of the browser. One with another state is refused, and changes nothing."""
         with suppress(OSError, ValueError):
             async with asyncio.timeout(10):
                 line = (await reader.readline()).decode("ascii", "replace").split()
-            result = _read_return(line[1] if len(line) > 1 and line[0] == "GET" else "", expected)
+            result = _read_return(line[1] if len(line) > 1 and line[0] == "GET" else "", opened)
             status, text = "400 Bad Request", "This address belongs to no login."
             if result is not None:
                 status, text = "200 OK", "The login has ended. You can close this page."
@@ -187,15 +186,17 @@ async def make_login(address: str, show: Callable[[str], None], paste: Callable[
 
     async def open_page(url: str) -> None:
         _require_secure(url, address)
-        expected.extend(parse_qs(urlsplit(url).query).get("state", []))
-        show(url)
+        opened.append(url)
         if paste is None:
+            print(f"Open this address and log in:\n{clean(url)}", file=sys.stderr, flush=True)
             with suppress(webbrowser.Error):
                 await asyncio.to_thread(webbrowser.open, url)
 
     async def wait_for_user() -> AuthorizationCodeResult:
+        if paste is not None:
+            returned.set_result(_read_return((await asyncio.to_thread(paste, opened[-1])).strip(), opened))
         async with asyncio.timeout(LOGIN_SECONDS):
-            result = await returned if paste is None else _read_return((await paste()).strip(), expected)
+            result = await returned
         if isinstance(result, AuthorizationCodeResult):
             return result
         hint = "Copy the whole address from the browser, after the login: it begins with http://127.0.0.1."
@@ -223,15 +224,15 @@ async def make_login(address: str, show: Callable[[str], None], paste: Callable[
             raise ConfigError(f"The login at {address} failed ({said}).", hint="Try again.") from error
     if auth.context.current_tokens is None:
         raise ConfigError(f"The MCP server {address} wants no login: it answered {status}.", hint="Use it as it is.")
-    return str(login.path)
 
 
-def _read_return(target: str, expected: list[str]) -> AuthorizationCodeResult | ConfigError | None:
+def _read_return(target: str, opened: list[str]) -> AuthorizationCodeResult | ConfigError | None:
     """Return what the browser brings back from a login; an error if the user or the server refused it; None for an
     address that belongs to no login of this process."""
     parts = urlsplit(target)
     given = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    if parts.path != CALLBACK or not expected or given.get("state") != expected[-1]:
+    states = [parse_qs(urlsplit(url).query).get("state") for url in opened[-1:]]
+    if parts.path != CALLBACK or [given.get("state")] not in states:
         return None
     if "code" not in given:
         said = clean(f"{given.get('error', 'no code')}: {given.get('error_description', '')}")[:300]

@@ -39,7 +39,7 @@ class PendingCall:
         self.state = services.find_state() if services is not None else None
         self._task: asyncio.Task[Any] | None = None
         self._requests: deque[ServerRequest] = deque()
-        self._open: set[ServerRequest] = set()
+        self._open: list[ServerRequest] = []
         self._changed = asyncio.Event()
         self.services = services
         self.report: Callable[[str], None] | None = None
@@ -91,7 +91,7 @@ class PendingCall:
         if self.pass_turn is not None:
             await self.pass_turn()
         self._requests.append(request)
-        self._open.add(request)
+        self._open.append(request)
         self._changed.set()
         try:
             return await request.reply

@@ -130,13 +130,7 @@ def mcp_login(address: str, *, paste: Callable[[str], str] | None = None) -> Non
     _require_package()
     from plait.tools.mcp.login import make_login
 
-    opened: list[str] = []
-
-    async def read_address() -> str:
-        assert paste is not None
-        return await asyncio.to_thread(paste, opened[-1])
-
-    MCP_LOOP.wait(make_login(parse_server(address).address, opened.append, None if paste is None else read_address))
+    MCP_LOOP.wait(make_login(parse_server(address).address, paste))
 
 
 def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
