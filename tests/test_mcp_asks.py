@@ -28,7 +28,7 @@ from plait.tools.call_context import held_calls
 from plait.tools.mcp import connection
 from plait.tools.mcp.elicitation import read_elicited, write_question
 from postgres_server import shared_server
-from window_server import script
+from window_server import script, serving
 
 ASKS = HERE / "mcp_asks.py"
 
@@ -237,6 +237,18 @@ def test_a_server_of_the_protocol_of_2026_asks_in_its_result(journal: Path, tmp_
     run = answer(made, run, "2")
     assert run.status == "answered" and seen(run) == ["2 nights"]
     assert made_calls == [("Rome", None), ("Rome", "42")], "the call goes on, and is not made again"
+
+
+def test_a_server_of_runs_holds_the_call_until_a_client_answers(log: Path, journal: Path, tmp_path: Path) -> None:
+    made = agent(tmp_path, journal, act("book", city="Rome"), done("ok"), tools=[word(log)])
+    with serving(made) as server:
+        run = server.ask("POST", "/v1/runs", {"agent": "plait", "question": "Book."})[2]["run"]
+        until(lambda: server.manager.journal.run(run).status == "waiting")
+        [waits] = server.ask("GET", f"/api/runs/{run}")[2]["waiting"]
+        given = {"answer": "2", "question": waits["question"]}
+        assert server.ask("POST", f"/v1/runs/{run}/answer", given)[0] == 202
+        until(lambda: server.manager.journal.run(run).status == "answered")
+    assert lines(log).count("called book") == 1 and lines(log)[-1] == "booked 2"
 
 
 def test_over_http_each_question_belongs_to_its_call_however_the_server_orders_them(
