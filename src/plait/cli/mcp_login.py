@@ -37,8 +37,11 @@ def login(address: str, paste: bool) -> None:
 @click.argument("address")
 def logout(address: str) -> None:
     """Delete the stored login at an MCP server."""
-    from plait.tools.mcp.login import LoginFile
     from plait.tools.mcp.server import parse_server
+    from plait.tools.mcp.tools import require_mcp
+
+    require_mcp()
+    from plait.tools.mcp.login import LoginFile
 
     path = LoginFile(parse_server(address).address).path
     if not path.exists():

@@ -127,7 +127,7 @@ def mcp_login(address: str, *, paste: Callable[[str], str] | None = None) -> Non
     `paste` gets the address that the user must open, and returns the address to which the browser was sent then. None:
     Plait opens the browser of this machine and waits. This blocks. Raises `ConfigError` if the login fails.
     """
-    _require_package()
+    require_mcp()
     from plait.tools.mcp.login import make_login
 
     MCP_LOOP.wait(make_login(parse_server(address).address, paste))
@@ -238,7 +238,7 @@ class McpToolSource:
 
     def connect(self) -> McpConnection:
         """Return the connection to the server, which opens with the first request. Raises `ConfigError`."""
-        _require_package()
+        require_mcp()
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -334,7 +334,8 @@ class McpToolSource:
         )
 
 
-def _require_package() -> None:
+def require_mcp() -> None:
+    """Raise `ConfigError` if the extra `mcp` is not installed."""
     if find_spec("mcp") is None:
         hint = install_hint("mcp")
         raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
