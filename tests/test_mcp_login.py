@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import webbrowser
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, build_opener, urlopen
 
+import httpx2
 import pytest
 
 import plait
@@ -19,6 +21,7 @@ from mcp_auth import AuthServer
 from mcp_talker import act, done
 from plait import Agent, ConfigError
 from plait.tools.mcp import connection
+from plait.tools.mcp.login import LoginFile, StoredLogin
 from window_server import script
 
 
@@ -90,6 +93,25 @@ def test_a_browser_logs_in_and_the_run_uses_and_refreshes_the_login(
     assert b"your token is [secret]" in kept
     assert not any(each.encode() in kept for each in (*server.tokens, *server.refreshes)), "no token in the journal"
     assert answers == ["The login has ended. You can close this page."]
+
+
+def test_two_processes_do_not_spend_the_same_refresh_token(server: AuthServer, tmp_path: Path) -> None:
+    plait.mcp_login(f"{server.url}/mcp", paste=visit)
+    [file] = stored(tmp_path)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "until": 1}))
+
+    async def ping() -> int:
+        auth = StoredLogin(LoginFile(f"{server.url}/mcp"))
+        async with httpx2.AsyncClient(auth=auth) as http:
+            return (
+                await http.post(f"{server.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            ).status_code
+
+    async def both() -> list[int]:
+        return await asyncio.gather(ping(), ping())
+
+    assert asyncio.run(both()) == [200, 200]
+    assert len(server.spent) == 1
 
 
 def test_without_a_login_the_error_names_the_command(server: AuthServer) -> None:
