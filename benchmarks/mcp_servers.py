@@ -129,7 +129,7 @@ def servers(url: str) -> list[Server]:
     fetch = [python("mcp-server-fetch"), "--allow-private-ips"]
     thinking = node(of + "sequential-thinking", "mcp-server-sequential-thinking")
     browser = [node("@playwright/mcp", "playwright-mcp"), "--headless", "--isolated", "--no-sandbox"]
-    browser += ["--executable-path", CHROMIUM]
+    browser += ["--executable-path", CHROMIUM, "--output-dir", str(WORK / "browser")]
     everything, memory_server = (node(of + name, f"mcp-server-{name}") for name in ("everything", "memory"))
     filesystem = [node(of + "filesystem", "mcp-server-filesystem"), files]
     note = {"path": f"{files}/note.txt"}
