@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     from plait.tools.call_context import cancelled as cancelled
     from plait.tools.end_run import EndRun as EndRun
     from plait.tools.mcp.tools import mcp as mcp
+    from plait.tools.mcp.tools import mcp_login as mcp_login
+    from plait.tools.mcp.tools import mcp_prompt as mcp_prompt
+    from plait.tools.mcp.tools import mcp_prompts as mcp_prompts
     from plait.tools.tool import NoEffect as NoEffect
     from plait.tools.tool import TookEffect as TookEffect
 
@@ -115,7 +118,7 @@ _NAMES = {
     "plait.tools": "Tool tool toolset",
     "plait.tools.call_context": "cancelled",
     "plait.tools.end_run": "EndRun",
-    "plait.tools.mcp.tools": "mcp",
+    "plait.tools.mcp.tools": "mcp mcp_login mcp_prompt mcp_prompts",
     "plait.tools.tool": "NoEffect TookEffect",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}

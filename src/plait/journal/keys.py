@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _KEY = re.compile(
-    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmq][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+)|\+(?P<news>\d+))?"
+    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmqu][0-9a-f]+\.\d+))?)?"
+    r"(?:a(?P<attempt>\d+)|~(?P<check>\d+)|\+(?P<news>\d+))?"
     r"|n(?P<note>\d+))?(?:(?P<mark>[?!])(?P<guard>.*)@(?P<digest>[0-9a-f]+))?",
     re.DOTALL,
 )
@@ -19,10 +20,9 @@ class Key(NamedTuple):
     """The parts of a key; -1 or "" for a part that it lacks.
 
     `n` is the number of the loop's effect; of a check that of the next one. `i` is the index of a call. `asked` is what
-    that call asked for: "m..." a model call, "c..." a child run. `note` is the number of a note of the loop, `news`
-    that of a message or a result that a model call got with it. For a decision,
-    `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key
-    itself.
+    that call asked for: "m..." a model call, "c..." a child run, "q..." the user, "u..." the use of an answer. `note`
+    is the number of a note of the loop, `news` that of a message or a result that a model call got with it. For a
+    decision, `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key itself.
     """
 
     owner: str

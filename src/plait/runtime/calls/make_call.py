@@ -41,8 +41,8 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 
 
 class ChildWaits(BaseException):
-    """Raised in a tool whose child run waits for the user, with the child's questions; or has begun and can't go on,
-    with the `error`. Not an `Exception`, so that tools do not catch it."""
+    """Raised in a tool that waits for the user, itself or with a child run, with the questions; or whose child run has
+    begun and can't go on, with the `error`. Not an `Exception`, so that tools do not catch it."""
 
     def __init__(self, child: str, questions: Sequence[Question] = (), error: PlaitError | None = None) -> None:
         super().__init__(child)
