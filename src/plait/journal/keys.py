@@ -21,8 +21,8 @@ class Key(NamedTuple):
 
     `n` is the number of the loop's effect; of a check that of the next one. `i` is the index of a call. `asked` is what
     that call asked for: "m..." a model call, "c..." a child run, "q..." the user, "u..." the use of an answer. `note`
-    is the number of a note of the loop, `news` that of a message or a result that a model call got with it. For a
-    decision, `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key itself.
+    is the number of a note of the loop, `news` that of a message or a result that a model call got with it. Of a
+    decision, `mark` is "?" before the entry and "!" after it, and `owner` the key of that entry; else the key itself.
     """
 
     owner: str
