@@ -55,8 +55,7 @@ def serve(place: str) -> None:
     from plait.server.runs import RunManager
 
     pieces = len(ANSWER) // 40
-    model = plait.Scripted([ANSWER], by_turn=False, delay=20 / pieces, chunk=40)
-    model._next = lambda request, think: ANSWER  # type: ignore[method-assign]  # any number of times
+    model = plait.Scripted(lambda think: ANSWER, delay=20 / pieces, chunk=40)
     agent = plait.Agent("tool_calling", model=model, journal=place)
     table = ServeTable(concurrent=1000, queued=1000, connections=4096)
     sock = listen("127.0.0.1", 0)

@@ -522,6 +522,7 @@ async def test_runs_are_searched_and_filtered(browser: Browser, journal: Path) -
         await page.wait_for("document.querySelectorAll('tr.run').length === 1")
         assert "rewoo" in await page.text("tr.run")
         await page.click(".filter-button")
+        await page.wait_for_selector("#filter-loop")
         await page.evaluate("document.querySelector('#filter-loop').focus()")
         for wanted in ("?loop=react", ""):  # each key chooses at once; whoever chooses so goes on at the same place
             await page.press("ArrowUp")

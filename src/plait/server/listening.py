@@ -71,7 +71,10 @@ def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket. Raises `ConfigError`."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        sock = socket.create_server(address[:2], family=family, backlog=2048)
+        # Its connections inherit this. Without it, the second part of an answer waits 40 ms for the client.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
     except OSError as error:
         # `create_server` adds the address to the system's text, and the error names it already.
         is_plain = isinstance(error, socket.gaierror) or error.errno is None

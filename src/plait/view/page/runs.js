@@ -1,7 +1,7 @@
 // The table of runs: sorted, filtered and searched by the address; what happens elsewhere comes in as it does.
 import { field, select } from "./acts.js";
 import {
-  announce, chip, duration, flat, line, many, money, number, runAddress, shown, STATES, tokens, when, withQuery,
+  announce, chip, duration, flat, line, many, money, number, problem, runAddress, shown, STATES, tokens, when, withQuery,
 } from "./dom.js";
 import { html } from "./html.js";
 import { filterLinks, improveActs } from "./improve.js";
@@ -65,7 +65,7 @@ const COLUMNS = [
 const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""} ${run.rating}`;
 const isLive = (run) => run.status === "running" || run.status === "waiting";
 
-const PAGE = 60;
+const PAGE = 40;
 // Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
 // Maximum number of runs that are summed up: 100,000 would keep the server busy for a second.
@@ -88,9 +88,7 @@ export const runsPage = async (place, source, wanted) => {
   let most = KEPT;
   let later = null;
   const ask = () => source.runs({ ...wanted, before: last || "", limit: PAGE });
-  const [{ agents, choices }, me, first] = await Promise.all([source.about(), source.me(), ask()]);
   const may = (role) => me.roles.includes(role);
-  choices.agents = [...new Set([...agents.map((each) => each.name), ...choices.agents])];
   const { sort = "", words = "", ...filters } = wanted;
   const isFiltered = Object.keys(wanted).length > 0;
   const go = (changes) => {
@@ -106,21 +104,29 @@ export const runsPage = async (place, source, wanted) => {
     return field(label, control);
   };
   const wordOf = (name, value, most) => (name === "status" && STATES[value]?.[1]) || flat(value, most);
-  const fields = FILTERS.map(([name, label, known, example]) => {
-    const id = `filter-${name}`;
-    const [now] = [wanted[name] || ""].flat();
-    if (example) return filter(name, label, html`<input id=${id} value=${now} placeholder=${example}>`);
-    const values = Array.isArray(known) ? known : choices[known];
-    const all = new Set(["", ...(values.includes(now) ? [] : [now]), ...values]);
-    return filter(name, label, select(id, [...all].map((each) => [each, wordOf(name, each, 60) || "any"]), now));
-  });
-  const panel = html`<div class="selects" id="filters" hidden=${!isOpen}>
-    ${fields}${filter("sort", "Order", select("sort", SORTS, sort || "started"))}</div>`;
+  const panel = html`<div class="selects" id="filters" hidden=${!isOpen}></div>`;
+  // The values to choose from may be thousands, so they are asked for when somebody wants to see them.
+  const fillPanel = async () => {
+    const { agents, choices } = await source.about();
+    choices.agents = [...new Set([...agents.map((each) => each.name), ...choices.agents])];
+    const fields = FILTERS.map(([name, label, known, example]) => {
+      const id = `filter-${name}`;
+      const [now] = [wanted[name] || ""].flat();
+      if (example) return filter(name, label, html`<input id=${id} value=${now} placeholder=${example}>`);
+      const values = Array.isArray(known) ? known : choices[known];
+      const all = new Set(["", ...(values.includes(now) ? [] : [now]), ...values]);
+      return filter(name, label, select(id, [...all].map((each) => [each, wordOf(name, each, 60) || "any"]), now));
+    });
+    const order = filter("sort", "Order", select("sort", SORTS, sort || "started"));
+    panel.replaceChildren(...fields, order);
+  };
   const open = ({ target }) => {
     isOpen = !isOpen;
     panel.hidden = !isOpen;
     target.setAttribute("aria-expanded", String(isOpen));
+    if (isOpen && !panel.hasChildNodes()) fillPanel().catch((error) => panel.replaceChildren(problem(error)));
   };
+  const [me, first] = await Promise.all([source.me(), ask(), isOpen && fillPanel()]);
   const search = html`<input type="search" id="search" value=${words} placeholder="Search" autocomplete="off"
     aria-label="Search" title="Every word must occur in the question, the answer or the reason. Enter searches.">`;
   const submit = (event) => {
