@@ -179,6 +179,8 @@ class AskForReply(BasePerformer):
                 self._listener.close(made)
             if entry.by_tool:
                 engine.say(ev.Noted(self.step, "tool_model", made.text))
+            for hosted in made.hosted:
+                engine.say(ev.HostedCalled(self.step, hosted))
             said = (made.model, made.text, made.usage, made.seconds, made.cost)
             engine.say(ev.Replied(self.step, entry.effect.phase, *said))
         return made

@@ -1,0 +1,216 @@
+"""Runs with hosted tools: recorded in each loop, priced, from outside, replayed; refused where nobody can decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
+from plait.core import Call, Event, Reply, Think, Waiting
+from plait.core import events as ev
+from plait.core.errors import ConfigError
+from plait.journal.store import Journal
+from plait.models.base import OnText, Request, Response
+from plait.models.chat import ChatModel
+from plait.models.prices import Rate
+from plait.view.timeline import build_timeline
+from test_hosted_wires import FOUND, SEARCH, blocks_as_events
+
+Blocks = list[dict[str, Any]]
+SEARCHED: Blocks = [SEARCH, FOUND]
+
+
+class Played(ChatModel, frozen=True, kw_only=True):
+    """A model at Anthropic whose replies a function makes: it returns the blocks, and how the turn ended."""
+
+    play: Callable[[Think], tuple[Blocks, str]]
+    sent: list[dict[str, Any]]
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        self.sent.append(json.loads(request.body))
+        blocks, reason = self.play(think)
+        return Response(200, blocks_as_events(*blocks, reason=reason))
+
+
+def played(play: Callable[[Think], tuple[Blocks, str]], **fields: Any) -> Played:
+    rate = Rate("tokens", 1.0, 1.0)
+    spec = {"spec": "anthropic:claude-haiku-5-5", "name": "claude-haiku-5-5", "endpoint": "http://127.0.0.1:9/v1"}
+    return Played(
+        **{**spec, "wire": "anthropic", "provider": "anthropic", "rate": rate, "play": play, "sent": [], **fields}
+    )
+
+
+def of_loop(loop: str) -> Played:
+    """A model that searches before everything it says in the script of a loop."""
+    scripts = {phase: iter(turns) for phase, turns in SCRIPTS[loop].items()}
+
+    def play(think: Think) -> tuple[Blocks, str]:
+        turn = next(scripts.get(think.phase) or scripts[""])
+        if isinstance(turn, str):
+            return [*SEARCHED, {"type": "text", "text": turn}], "end_turn"
+        calls = [
+            {"type": "tool_use", "id": f"t{i}{len(model.sent)}", "name": tool, "input": given}
+            for i, (tool, given) in enumerate(turn)
+        ]
+        return [*SEARCHED, *calls], "tool_use"
+
+    model = played(play)
+    return model
+
+
+SENT: list[str] = []
+
+
+@plait.tool
+def send(text: str) -> str:
+    """Sends a text."""
+    SENT.append(text)
+    return f"sent {text}"
+
+
+@plait.tool(read_only=True)
+def fetch(key: str) -> str:
+    """Looks into a table of ours."""
+    return f"value of {key}"
+
+
+def make(loop: str, model: Any, journal: Path | bool, **fields: Any) -> plait.Agent[Any]:
+    tools = [fetch, send, "hosted:web_search"]
+    limits = plait.Limits(tools=0 if loop == "codeact" else None)
+    return plait.Agent(loop, model=model, journal=journal, limits=limits, **{"tools": tools, **fields})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_each_loop_has_the_providers_calls_on_record_and_replays_them(loop: str, tmp_path: Path) -> None:
+    model, seen = of_loop(loop), list[Event]()
+    agent = make(loop, model, tmp_path / "j.db")
+    run = agent.run(QUESTION, on_event=seen.append)
+    assert (run.status, run.answer) == ("answered", ANSWER), run.outcome
+    assert all(any("web_search" in str(tool.get("type")) for tool in body["tools"]) for body in model.sent)
+    # The calls are in the record, in the events, on the page, and in the cost.
+    replies = [reply for _, reply in run.timeline.replies]
+    assert all([each.tool for each in reply.hosted] == ["web_search"] for reply in replies)
+    assert len([each for each in seen if isinstance(each, ev.HostedCalled)]) == len(replies)
+    usage = sum(reply.usage.tokens for reply in replies)
+    assert run.cost_usd == pytest.approx(len(replies) * 0.01 + usage / 1_000_000)
+    store = Journal.at(tmp_path / "j.db")
+    shown = build_timeline(store.iter_rows(run.id), None)
+    assert shown.search("final 2026")["count"] == len(replies)
+    # A replay needs no provider, and a recorded run has the tool without the agent.
+    count = len(model.sent)
+    assert agent.replay(run.id).outcome.answer == ANSWER
+    assert len(model.sent) == count
+    assert store.run(run.id).head.settings["hosted"] == ["hosted:web_search"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_the_provider_found_is_content_from_outside(loop: str, tmp_path: Path) -> None:
+    agent = make(loop, of_loop(loop), tmp_path / "j.db", taint="ask")
+    run = agent.run(QUESTION)
+    assert isinstance(run.outcome, Waiting), run.outcome
+    assert "the result of the hosted 'web_search'" in run.outcome.reason
+    assert SENT == []
+
+
+@pytest.mark.parametrize(("approve", "word"), [("always", "web_search"), ("effects", "mcp:https://a.org/mcp")])
+def test_a_policy_of_approvals_refuses_calls_that_nobody_could_approve(approve: Any, word: str) -> None:
+    model = of_loop("react")
+    run = make("react", model, False, approve=approve, tools=[fetch, f"hosted:{word}"]).run(QUESTION)
+    assert run.status == "failed"
+    assert "nobody can be asked" in str(run.outcome.reason)
+    assert model.sent == []
+    child = make("react", model, False, tools=[f"hosted:{word}"]).as_tool("helper", "Helps.")
+    parent = plait.Scripted([Reply("", "calls", calls=(Call("helper", {"question": "x"}),)), "done"])
+    above = plait.Agent("tool_calling", model=parent, tools=[child], journal=False, approve=approve)
+    run = above.run("x")
+    assert model.sent == [], run.outcome
+
+
+def test_a_turn_that_the_provider_paused_is_sent_back_and_goes_on(tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "fetch", "input": {"key": "a"}}
+    turns = iter(
+        [
+            ([*SEARCHED, {"type": "text", "text": "First, "}], "pause_turn"),
+            ([SEARCH, FOUND, {"type": "text", "text": "then."}, call], "tool_use"),
+            ([{"type": "text", "text": "Done."}], "end_turn"),
+        ]
+    )
+    model = played(lambda think: next(turns))
+    agent = make("tool_calling", model, tmp_path / "j.db")
+    run = agent.run("x")
+    assert run.answer == "Done."
+    first, resumed, last = (body["messages"] for body in model.sent)
+    assert resumed[:-1] == first
+    kept = resumed[-1]["content"]
+    assert [each["type"] for each in kept] == ["server_tool_use", "web_search_tool_result", "text"]
+    # The next turn has the blocks of both parts, in their order.
+    found = ["server_tool_use", "web_search_tool_result", "text"]
+    assert [each["type"] for each in last[len(first)]["content"]] == [*found, *found, "tool_use"]
+    assert agent.replay(run.id).outcome.answer == "Done."
+
+
+def test_a_resumed_run_repeats_no_search_and_goes_on_with_the_tool(tmp_path: Path) -> None:
+    calls = iter([{"key": "a"}])
+    fails = [True]
+
+    def play(think: Think) -> tuple[Blocks, str]:
+        if any(message.role == "tool" for message in think.messages):
+            if fails:
+                raise RuntimeError("the process dies")
+            return [*SEARCHED, {"type": "text", "text": "Done."}], "end_turn"
+        call = {"type": "tool_use", "id": "t1", "name": "fetch", "input": next(calls)}
+        return [*SEARCHED, call], "tool_use"
+
+    model = played(play)
+    agent = make("tool_calling", model, tmp_path / "j.db")
+    assert agent.run("x").status == "crashed"
+    [row] = Journal.at(tmp_path / "j.db").runs()
+    fails.clear()
+    asked = len(model.sent)
+    run = agent.resume(row.head.run)
+    assert run.answer == "Done."
+    assert len(model.sent) == asked + 1
+    assert [len(reply.hosted) for _, reply in run.timeline.replies] == [1, 1]
+
+
+def test_a_model_without_the_tool_gets_the_local_one_or_an_error_before_the_run() -> None:
+    def agent(word: str) -> plait.Agent[Any]:
+        return plait.Agent("react", model=plait.Scripted(["x"]), tools=[word], journal=False)
+
+    assert [spec.name for spec in agent("hosted:web_search").specs] == ["web_search"]
+    assert [spec.name for spec in agent("hosted:code_execution").specs] == ["run_python"]
+    with pytest.raises(ConfigError, match="no local tool"):
+        agent("hosted:image_generation").run("x")
+    with pytest.raises(ConfigError, match="no hosted tool 'web_serch'"):
+        agent("hosted:web_serch")
+
+
+def test_functions_and_hosted_tools_together_are_an_error_before_gemini_3(tmp_path: Path) -> None:
+    model = played(lambda think: ([], ""), wire="gemini", provider="gemini", name="gemini-2.5-flash")
+    with pytest.raises(ConfigError, match="before Gemini 3"):
+        make("tool_calling", model, tmp_path / "j.db").run("x")
+    assert make("react", model, tmp_path / "j.db").specs  # a loop with text declares no functions
+
+
+def test_only_some_fallback_models_with_the_tool_are_an_error() -> None:
+    model = of_loop("react") | plait.Scripted(["x"])
+    with pytest.raises(ConfigError, match="Not every model"):
+        make("react", model, False).run("x")
+
+
+def test_the_local_tool_runs_python_in_the_sandbox() -> None:
+    script = [Reply("", "calls", calls=(Call("run_python", {"code": "print(2**10)"}),)), "1024"]
+    run = plait.Agent("tool_calling", model=plait.Scripted(script), tools=["hosted:code_execution"], journal=False).run(
+        "x"
+    )
+    assert [call.seen.text.strip() for call in run.timeline.tool_calls if call.seen] == ["1024"]
