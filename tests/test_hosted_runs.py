@@ -13,7 +13,7 @@ import plait
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
 from plait.core import Call, Event, Reply, Think, Waiting
 from plait.core import events as ev
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, Unreachable
 from plait.journal.store import Journal
 from plait.models.base import OnText, Request, Response
 from plait.models.chat import ChatModel
@@ -122,18 +122,42 @@ def test_what_the_provider_found_is_content_from_outside(loop: str, tmp_path: Pa
     assert SENT == []
 
 
-@pytest.mark.parametrize(("approve", "word"), [("always", "web_search"), ("effects", "mcp:https://a.org/mcp")])
-def test_a_policy_of_approvals_refuses_calls_that_nobody_could_approve(approve: Any, word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "policy"),
+    [
+        ("web_search", {"approve": "always"}),
+        ("mcp:https://a.org/mcp", {"approve": "effects"}),
+        ("mcp:https://a.org/mcp", {"taint": "ask"}),
+    ],
+)
+def test_calls_that_nobody_could_approve_are_refused_in_the_run_and_below_it(word: str, policy: Any) -> None:
     model = of_loop("react")
-    run = make("react", model, False, approve=approve, tools=[fetch, f"hosted:{word}"]).run(QUESTION)
+    run = make("react", model, False, tools=[fetch, f"hosted:{word}"], **policy).run(QUESTION)
     assert run.status == "failed"
     assert "nobody can be asked" in str(run.outcome.reason)
-    assert model.sent == []
     child = make("react", model, False, tools=[f"hosted:{word}"]).as_tool("helper", "Helps.")
-    parent = plait.Scripted([Reply("", "calls", calls=(Call("helper", {"question": "x"}),)), "done"])
-    above = plait.Agent("tool_calling", model=parent, tools=[child], journal=False, approve=approve)
-    run = above.run("x")
-    assert model.sent == [], run.outcome
+    script = [Reply("", "calls", calls=(Call("helper", {"question": "x"}),)), "done"]
+    above = plait.Agent("tool_calling", model=plait.Scripted(script), tools=[child], journal=False, **policy)
+    run = above.run("x", on_wait=lambda waiting: "yes")
+    assert [call.status for call in run.timeline.tool_calls] == ["raised"]
+    assert model.sent == []
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_lost_reply_with_calls_of_an_mcp_server_is_not_asked_for_again(repeats: bool) -> None:
+    tries: list[int] = []
+
+    def play(think: Think) -> tuple[Blocks, str]:
+        tries.append(1)
+        if len(tries) == 1:
+            broken = Unreachable("The connection broke.")
+            broken.sent = True
+            raise broken
+        return [{"type": "text", "text": "Done."}], "end_turn"
+
+    policy: Any = {"on_interrupted_call": "repeat"} if repeats else {}
+    run = make("tool_calling", played(play), False, tools=["hosted:mcp:https://a.org/mcp"], **policy).run("x")
+    assert (run.status, len(tries)) == (("answered", 2) if repeats else ("failed", 1)), run.outcome
 
 
 def test_a_turn_that_the_provider_paused_is_sent_back_and_goes_on(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from plait.core import Call, Observation
 from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec
 from plait.journal.records import Asking, ChildEnd, Decision
-from plait.models.base import Model
 from plait.runtime.calls.bound_calls import CallBinder, input_of, replace_input
 from plait.runtime.calls_in_doubt import CallInDoubt, describe_doubt
-from plait.runtime.guard import APPROVALS, AskApproval, Attempt, EndedByRefusal, Entry, Guard, StartChild
+from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
 from plait.runtime.run_spec import Approve
 from plait.tools import Tool, Toolset
 from plait.tools.user_code import show_error
@@ -70,7 +69,7 @@ class ApprovalsGuard(Guard):
 
     name = "approvals"
     order = APPROVALS
-    points: tuple[type, ...] = (Call,)
+    points = (Call,)
     points_after = (Call, StartChild)
 
     def __init__(
@@ -100,14 +99,10 @@ class ApprovalsGuard(Guard):
         """Set the policies. If none asks, only doubts about calls with effects and other guards give a reason to."""
         self.policies = tuple(policies)
         self.may_ask = any(each not in ("never", "plan") for each in self.policies)
-        self.points = (Call, Attempt) if self.may_ask else (Call,)
 
     # -- before a call
 
     async def before(self, entry: Entry) -> Any:
-        if isinstance(entry.effect, Attempt):
-            self._refuse_hosted(entry.effect.model)
-            return entry.effect
         call, tool = entry.effect, entry.tool
         if tool is None or tool.person:  # the call itself is a question
             return call
@@ -117,14 +112,6 @@ class ApprovalsGuard(Guard):
         if reasons or self._find_policies(tool, call):
             return _ask(entry, reasons)
         return call
-
-    def _refuse_hosted(self, model: Model) -> None:
-        """Raise `EndedByRefusal` if the provider would make calls by itself that a policy wants to be asked about."""
-        for tool in getattr(model, "hosted", ()):
-            if tool.name == "mcp" or any(each not in ("never", "plan", "effects") for each in self.policies):
-                said = f"The provider makes calls of {tool.word} by itself, so nobody can be asked before them. "
-                said += "Use a local tool, such as websearch or mcp:ADDRESS, or approve='never'."
-                raise EndedByRefusal(said)
 
     async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
         """Ask once more if something speaks against the call that the user has not read.
