@@ -30,11 +30,12 @@ class Played(ChatModel, frozen=True, kw_only=True):
 
     play: Callable[[Think], tuple[Blocks, str]]
     sent: list[dict[str, Any]]
+    cached: int = 0
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         self.sent.append(json.loads(request.body))
         blocks, reason = self.play(think)
-        return Response(200, blocks_as_events(*blocks, reason=reason))
+        return Response(200, blocks_as_events(*blocks, reason=reason, cached=self.cached))
 
 
 def played(play: Callable[[Think], tuple[Blocks, str]], **fields: Any) -> Played:

@@ -141,9 +141,11 @@ def events(*values: dict[str, Any]) -> bytes:
     return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in values)
 
 
-def blocks_as_events(*blocks: dict[str, Any], reason: str = "end_turn") -> bytes:
+def blocks_as_events(*blocks: dict[str, Any], reason: str = "end_turn", cached: int = 0) -> bytes:
     """Anthropic's stream of a message with these blocks, each input in two pieces."""
-    out: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {"input_tokens": 9}}}]
+    out: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 9, "cache_creation_input_tokens": cached}}}
+    ]
     for i, block in enumerate(blocks):
         given = json.dumps(block["input"]) if "input" in block else ""
         out.append(
