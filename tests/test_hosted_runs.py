@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -239,3 +240,56 @@ def test_the_local_tool_runs_python_in_the_sandbox() -> None:
         "x"
     )
     assert [call.seen.text.strip() for call in run.timeline.tool_calls if call.seen] == ["1024"]
+
+
+class Answered(Played, frozen=True, kw_only=True):
+    """A model at OpenAI's Responses endpoint, whose output is given."""
+
+    output: list[dict[str, Any]]
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        return Response(200, json.dumps({"object": "response", "status": "completed", "output": self.output}).encode())
+
+
+def test_an_image_of_the_provider_is_a_file_of_the_run(tmp_path: Path) -> None:
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Here it is."}]}
+    output = [{"type": "image_generation_call", "result": png, "revised_prompt": "a cat"}, message]
+    openai = {"spec": "openai:gpt-6-sol", "name": "gpt-6-sol", "endpoint": "http://h/v1", "provider": "openai"}
+    model = Answered(**openai, wire="responses", play=lambda think: ([], ""), sent=[], output=output)
+    agent = make("tool_calling", model, tmp_path / "j.db", tools=["hosted:image_generation"])
+    run = agent.run("Draw a cat.")
+    assert run.answer == "Here it is."
+    [file] = run.files
+    assert (file.media_type, file.tool, file.data) == ("image/png", "image_generation", base64.b64decode(png))
+    assert run.cost_usd is None  # nobody knows what it costs
+
+
+def test_a_foreign_journal_gets_no_hosted_tool_without_trust(tmp_path: Path) -> None:
+    def fail(think: Think) -> tuple[Blocks, str]:
+        raise RuntimeError("the process dies")
+
+    tools = ["hosted:web_search", "hosted:mcp:https://eve.org/mcp"]
+    agent = make("react", played(fail), tmp_path / "j.db", tools=tools)
+    crashed = agent.run("x")
+    row = Journal.at(tmp_path / "j.db").run(crashed.id)
+    found = plait.Agent.from_journal(row.head, journal=tmp_path / "j.db")
+    assert found.replay(crashed.id).requests == 1
+    with pytest.raises(ConfigError, match=r"need your trust.*hosted:web_search, hosted:mcp:https://eve.org/mcp"):
+        found.resume(crashed.id)
+
+
+def test_a_fork_and_a_plan_keep_the_hosted_tools(tmp_path: Path) -> None:
+    model = of_loop("tool_calling")
+    agent = make("tool_calling", model, tmp_path / "j.db")
+    run = agent.run(QUESTION)
+    turns = iter([*SEARCHED, {"type": "text", "text": "Done."}] for _ in range(3))
+    other = agent.using(model=played(lambda think: (next(turns), "end_turn")))
+    assert other.fork(run, 2).answer == "Done."
+    planner = of_loop("rewoo")
+    planned = make("rewoo", planner, tmp_path / "j.db").plan(QUESTION)
+    assert planned.plan is not None
+    agent = make("rewoo", planner, tmp_path / "j.db").with_plan(planned.plan)
+    agent.run(QUESTION)
+    assert all("web_search" in {tool["name"] for tool in body["tools"]} for body in planner.sent)
+    assert len(planner.sent) > 1

@@ -96,6 +96,9 @@ def load(word: str) -> tuple[Tool, ...]:
     name, rest = _split_name(word)
     if rest.startswith(MCP):
         return _mcp_source(rest, name).load_tools()
+    if is_hosted_word(rest):
+        said = f"{read_hosted_word(rest).word} runs at the provider of a model, so there is nothing to load here."
+        raise ConfigError(said, hint="Name it among the tools of an agent, without another name.")
     found = _load(rest)
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
@@ -140,6 +143,8 @@ def anchor_word(word: str) -> str:
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
+    if is_hosted_word(rest):
+        return word
     if toolkit in FOLDERS:  # an option may follow the path
         argument, *option = re.split(r",(?=(?:read_only|trusted)\Z)", argument)
         is_list = toolkit in ("shell", "skills") and not os.path.isdir(os.path.expanduser(argument))
