@@ -128,6 +128,7 @@ def read_message(
         pages = tables_in(found.get("results")) if isinstance(found, dict) else []
         kind = _text(each.get("type") or each.get("name"))
         tool = "code_execution" if "code" in kind or "python" in kind else "web_search"
+        tool = kind if kind in HOSTED_WORDS else tool
         text = _list_pages(pages) or _text(each.get("output"))
         calls.append(_call(tool, _parsed(each.get("arguments")), text, kind if kind not in HOSTED_WORDS else ""))
     cited = read_citations(annotations)
