@@ -20,6 +20,7 @@ from plait.models.base import OnText, Request, Response
 from plait.models.chat import ChatModel
 from plait.models.prices import Rate
 from plait.view.timeline import build_timeline
+from postgres_server import shared_server
 from test_hosted_wires import FOUND, SEARCH, blocks_as_events
 
 Blocks = list[dict[str, Any]]
@@ -185,7 +186,9 @@ def test_a_turn_that_the_provider_paused_is_sent_back_and_goes_on(tmp_path: Path
     assert agent.replay(run.id).outcome.answer == "Done."
 
 
-def test_a_resumed_run_repeats_no_search_and_goes_on_with_the_tool(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_resumed_run_repeats_no_search_and_goes_on_with_the_tool(store: str, tmp_path: Path) -> None:
+    journal: Any = tmp_path / "j.db" if store == "sqlite" else shared_server().new_journal()
     calls = iter([{"key": "a"}])
     fails = [True]
 
@@ -198,9 +201,9 @@ def test_a_resumed_run_repeats_no_search_and_goes_on_with_the_tool(tmp_path: Pat
         return [*SEARCHED, call], "tool_use"
 
     model = played(play)
-    agent = make("tool_calling", model, tmp_path / "j.db")
+    agent = make("tool_calling", model, journal)
     assert agent.run("x").status == "crashed"
-    [row] = Journal.at(tmp_path / "j.db").runs()
+    [row] = Journal.at(journal).runs()
     fails.clear()
     asked = len(model.sent)
     run = agent.resume(row.head.run)
