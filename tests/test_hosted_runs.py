@@ -85,7 +85,7 @@ def fetch(key: str) -> str:
 def make(loop: str, model: Any, journal: Path | bool, **fields: Any) -> plait.Agent[Any]:
     tools = [fetch, send, "hosted:web_search"]
     limits = plait.Limits(tools=0 if loop == "codeact" else None)
-    return plait.Agent(loop, model=model, journal=journal, limits=limits, **{"tools": tools, **fields})
+    return plait.Agent(loop, model=model, journal=journal, **{"tools": tools, "limits": limits, **fields})
 
 
 @pytest.fixture(autouse=True)
@@ -296,3 +296,19 @@ def test_a_fork_and_a_plan_keep_the_hosted_tools(tmp_path: Path) -> None:
     agent.run(QUESTION)
     assert all("web_search" in {tool["name"] for tool in body["tools"]} for body in planner.sent)
     assert len(planner.sent) > 1
+
+
+def test_a_limit_in_usd_needs_the_price_of_a_hosted_call() -> None:
+    openai = {"spec": "openai:gpt-6-sol", "name": "gpt-6-sol", "endpoint": "http://h/v1", "provider": "openai"}
+    model = played(lambda think: ([], ""), **openai, wire="responses")
+    limited = {"model": model, "journal": False, "limits": plait.Limits(usd=1.0)}
+    with pytest.raises(ConfigError, match="the price of a call of hosted:image_generation"):
+        plait.Agent("react", tools=["hosted:image_generation"], **limited).run("x")
+    run = plait.Agent("react", tools=["hosted:web_search"], **limited).run("x")
+    assert run.status != "answered"  # the price is known, and the model says nothing that can be read
+
+
+def test_calls_count_against_a_limit_in_usd(tmp_path: Path) -> None:
+    run = make("react", of_loop("react"), tmp_path / "j.db", limits=plait.Limits(usd=0.015)).run(QUESTION)
+    assert (run.status, run.outcome.limit) == ("stopped", "usd")  # type: ignore[union-attr]
+    assert run.calls <= 3
