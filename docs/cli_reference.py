@@ -140,7 +140,7 @@ def without_journal() -> Iterator[str]:
         leaves = [
             (ctx.command_path, "--journal" in {word for each in leaf.params for word in each.opts})
             for leaf, ctx in sections(command, context(command, name, context(plait, "plait")))
-            if not isinstance(leaf, click.Group)
+            if not isinstance(leaf, click.Group) or leaf.invoke_without_command
         ]
         missing = [path for path, has in leaves if not has]
         yield from (f"`{path}`" for path in ([f"plait {name}"] if len(missing) == len(leaves) else missing))

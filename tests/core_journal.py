@@ -101,6 +101,10 @@ class Process:
 
     # -- what runs use of a journal
 
+    async def list_kept(self, kind: str, keys: Any = None) -> list[Any]:
+        """Nobody sends these runs messages."""
+        return []
+
     async def begin(
         self,
         head: RunHead,

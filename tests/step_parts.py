@@ -18,7 +18,9 @@ from msgspec import structs
 import plait
 from plait.core import Call, Observation, Reply, Think
 from plait.core.errors import ModelMissing, ServerFailed, Unsupported
+from plait.journal.store import Journal
 from plait.models.base import OnText, Request, Response
+from plait.runtime import inbox
 
 TALLY = "PLAIT_STEPS_TALLY"
 """The environment variable that names the file."""
@@ -62,6 +64,22 @@ async def post(text: str) -> str:
     tally(f"do {text}")
     await asyncio.sleep(0.005)
     return f"posted {text}"
+
+
+@plait.tool(background=True)
+async def mail(text: str) -> str:
+    """Mail a text, which takes longer than a model call."""
+    tally(f"do {text}")
+    await asyncio.sleep(0.2)
+    return f"mailed {text}"
+
+
+@plait.tool(idempotent=True)
+async def nudge(ctx: plait.Context[None], text: str) -> str:
+    """Send a message to this run, as its user does meanwhile."""
+    store = Journal(ctx.services.engine.store.place).store if ctx.services else None
+    await inbox.send(store, ctx.run_id, inbox.Sent(text))
+    return "nudged"
 
 
 @plait.tool
@@ -140,7 +158,7 @@ async def consult_in_turn(ctx: plait.Context[None], one: str, other: str, last: 
     return " | ".join([await ctx.aask_model(each) for each in (one, other, last)])
 
 
-EFFECTS = ("send", "post", "pay", "close_case", "give_up")
+EFFECTS = ("send", "mail", "post", "pay", "close_case", "give_up")
 """The tools whose calls must not be repeated."""
 
 

@@ -28,8 +28,10 @@ from step_parts import (
     give_up,
     hook,
     know_nothing,
+    mail,
     make_verified,
     model,
+    nudge,
     pay,
     post,
     read_page,
@@ -516,7 +518,48 @@ PLAIT_LOOPS: dict[str, Scenario] = {
     "codeact": plait_loop("codeact", "one", "two value of a", "three value of a", sandbox="monty"),
 }
 
+BESIDE: dict[str, Scenario] = {
+    "a call in the background": Scenario(
+        loop("react", action("mail", {"text": "one"}), OVER, OVER, tools=[mail]), effects=ONE, requests=3
+    ),
+    "calls in the background, approved": Scenario(
+        loop(
+            "tool_calling",
+            native(("mail", {"text": "one"}), ("send", {"text": "two"}), ("mail", {"text": "three"})),
+            "over",
+            "over",
+            tools=[mail, send],
+            approve="effects",
+            model=model(
+                native(("mail", {"text": "one"}), ("send", {"text": "two"}), ("mail", {"text": "three"})),
+                "over",
+                "over",
+                abilities=ABLE,
+            ),
+        ),
+        effects=("one", "two", "three"),
+        asked=3,
+        requests=3,
+    ),
+    "a child run in the background, approved": Scenario(
+        loop(
+            "react",
+            action("helper", {"question": "now"}),
+            OVER,
+            OVER,
+            tools=[agent_of("answer as asked", approve="effects").as_tool("helper", "Helps.", background=True)],
+        ),
+        effects=("now",),
+        asked=1,
+        requests=4,
+    ),
+    "a message of the user": Scenario(
+        loop("react", action("nudge", {"text": "hurry"}), SEND, OVER, tools=[nudge, send]), effects=ONE, requests=3
+    ),
+}
+
 STEPS = {
+    **BESIDE,
     **THINKING,
     **CALLS,
     **OTHER_STEPS,

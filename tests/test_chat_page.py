@@ -15,6 +15,7 @@ import window_axe
 from browser import Browser, Page
 from conftest import LOOKS
 from lazily import skip_without
+from plait.journal.store import Journal
 from plait.models.base import Abilities
 from window_support import HIDDEN, HOSTILE, Held, action, answer, population, react, rewoo
 
@@ -375,5 +376,35 @@ async def test_the_page_fits_is_accessible_and_readable(
                 await page.click(".drawer")
             await page.press("Escape")
             await page.wait_for("document.activeElement.matches('.drawer')")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_message_reaches_a_run_that_goes_on_and_one_call_is_cancelled(browser: Browser, tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    async def dig(town: str) -> str:
+        """Dig for a long time."""
+        await asyncio.sleep(60)
+        return "gold"
+
+    script = [action("dig", {"town": "here"}), answer("No gold.")]
+    with serving(one_by_one(tmp_path / "j.db", *script, tools=(dig,))) as server:
+        page = await opened(browser, server)
+        await say(page, "Find gold.")
+        await page.wait_for("document.querySelector('#message').placeholder === 'Write to the agent while it works'")
+        await has(page, "calls dig …", ".who")
+        await say(page, "Hurry up.")
+        await has(page, "Hurry up.\nread before the next step", ".meanwhile")
+        await page.click(".trace > summary")
+        await shot(page, "chat-steered")
+        assert await window_axe.found(page) == []
+        await press(page, "Cancel this call")
+        await has(page, "No gold.")
+        await has(page, "Hurry up.\nread", ".meanwhile")
+        await has(page, "The user cancelled this call of 'dig': it has no result.")
+        await shot(page, "chat-steered-end")
+        (run,) = Journal(tmp_path / "j.db").runs()
+        requests = Journal(tmp_path / "j.db").timeline(run.id).attempts
+        assert b"Hurry up." in requests[-1][1].request
         assert page.problems == []
         await page.close()

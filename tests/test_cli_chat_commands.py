@@ -17,6 +17,7 @@ from chat_support import plait as plait
 from chat_support import runs, script
 from chat_support import terminals as terminals
 from cli_support import Shell, action, final, turn
+from mcp_support import HERE, command
 from plait.cli.drawing import OneLineView
 from plait.core import Answered, Call, Observation
 from plait.core import events as ev
@@ -65,6 +66,19 @@ def test_sessions_are_listed_switched_and_begun(plait: Shell, terminals: Any) ->
     asked = [(run["question"], run["session"]) for run in runs(plait)][3:]
     assert asked[:2] == [("Sure?", "trip"), ("And when?", "garden")]
     assert asked[2][0] == "Hello" and asked[2][1].startswith("chat-")
+
+
+def test_a_prompt_of_an_mcp_server_is_shown_and_asked_after_a_yes(plait: Shell, terminals: Any) -> None:
+    word = f"mcp:{command(plait.folder / 'log', script=HERE / 'mcp_more.py')}"
+    at = started(terminals, "--model", script(plait, final("It is fine.")), "--tools", word)
+    say(at, "/prompt", "review", "text=... [tone=...] Reviews a text.")
+    say(at, "/prompt nothing", "No MCP server of the agent has a prompt nothing.")
+    at.type("/prompt review text=abc tone=stern\n")
+    at.until("The server's prompt:", "Review this text in a stern tone: abc", "Ask this? [y/N]")
+    say(at, "y", "It is fine.")
+    at.type("/quit\n")
+    assert at.close() == 0
+    assert [run["question"] for run in runs(plait)] == ["Review this text in a stern tone: abc"]
 
 
 def test_the_end_names_the_session_only_where_the_person_did_not(plait: Shell, terminals: Any) -> None:

@@ -129,6 +129,7 @@ def test_what_the_provider_found_is_content_from_outside(loop: str, tmp_path: Pa
     ("word", "policy"),
     [
         ("web_search", {"approve": "always"}),
+        ("web_search", {"approve": plait.Reviewer(plait.Scripted(["approve"]), policy="Be strict.")}),
         ("mcp:https://a.org/mcp", {"approve": "effects"}),
         ("mcp:https://a.org/mcp", {"taint": "ask"}),
     ],

@@ -276,7 +276,7 @@ def test_a_repeatable_call_is_made_again_after_a_failed_status() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        ((405, {}, "Method Not Allowed"), "answered 405.*often /mcp.*HTTP[+]SSE.*update it"),
+        ((405, {}, "Method Not Allowed"), "answered 405.*often /mcp.*HTTP[+]SSE.*at /sse"),
         ((404, {}, ""), "answered 404.*often /mcp.*HTTP[+]SSE"),
         ((401, {}, {"error": "invalid_token"}), "401: invalid_token.*Give headers="),
         ((200, HTML, "<html>Hello</html>"), "answered 200 .text/html instead of a result.*often /mcp"),

@@ -95,7 +95,7 @@ def test_failed_attempts_repairs_and_limits_are_told(tmp_path: Path) -> None:
     errors = [wrong for item in items if item["kind"] == "model" for wrong in item["errors"]]
     assert [wrong["attempt"] for wrong in errors] == [1]
     assert {item["sort"] for item in items if item["kind"] == "note"} >= {"repair"}
-    assert set(SORTS.values()) == {"repair", "cut", "refusal", "error", "limit"}
+    assert set(SORTS.values()) == {"repair", "cut", "refusal", "error", "limit", "plain"}
 
 
 def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from plait.runtime.guard import Refuse as Refuse
     from plait.runtime.hooks import Hook as Hook
     from plait.runtime.limits import Limits as Limits
+    from plait.runtime.reviewer import Reviewer as Reviewer
     from plait.runtime.run import Run as Run
     from plait.runtime.spend_limits import SpendLimit as SpendLimit
     from plait.sandbox.process import Process as Process
@@ -72,6 +73,9 @@ if TYPE_CHECKING:
     from plait.tools.call_context import cancelled as cancelled
     from plait.tools.end_run import EndRun as EndRun
     from plait.tools.mcp.tools import mcp as mcp
+    from plait.tools.mcp.tools import mcp_login as mcp_login
+    from plait.tools.mcp.tools import mcp_prompt as mcp_prompt
+    from plait.tools.mcp.tools import mcp_prompts as mcp_prompts
     from plait.tools.tool import NoEffect as NoEffect
     from plait.tools.tool import TookEffect as TookEffect
 
@@ -103,6 +107,7 @@ _NAMES = {
     "plait.runtime.conversations.attachments": "attach",
     "plait.runtime.calls.context": "Context",
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",
+    "plait.runtime.reviewer": "Reviewer",
     "plait.runtime.hooks": "Hook",
     "plait.runtime.limits": "Limits",
     "plait.runtime.spend_limits": "SpendLimit",
@@ -113,7 +118,7 @@ _NAMES = {
     "plait.tools": "Tool tool toolset",
     "plait.tools.call_context": "cancelled",
     "plait.tools.end_run": "EndRun",
-    "plait.tools.mcp.tools": "mcp",
+    "plait.tools.mcp.tools": "mcp mcp_login mcp_prompt mcp_prompts",
     "plait.tools.tool": "NoEffect TookEffect",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -52,6 +52,8 @@ from plait.runtime.calls.context import Context, DepsT
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages, GivenTurns
 from plait.runtime.hooks import check_hooks
+from plait.runtime.inbox import Sent
+from plait.runtime.inbox import send as send_to_run
 from plait.runtime.run import Run, id_of_run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
@@ -267,6 +269,19 @@ class Agent(AgentPlans[DepsT, OutputT]):
         more: dict[str, Any] = {"history": history, "now": now, **about}
         return EventStream(partial(self.arun, question, deps=deps, session=session, on_wait=on_wait, **more), on_event)
 
+    def send(self, run: str | Run[Any], text: str = "", *, call: str = "", by: str = "") -> int:
+        """Send a message to a run that goes on, waits or is queued, also in another process. Returns its number.
+
+        The run takes it before its next model call; the record then has it. With `call` in place of a text, that call
+        is cancelled, if it is under way: `run.timeline.tool_calls` has the keys. `by` is the user's name. Raises
+        `NotTaken` if the run is over.
+        """
+        return run_blocking(self.asend(run, text, call=call, by=by))
+
+    async def asend(self, run: str | Run[Any], text: str = "", *, call: str = "", by: str = "") -> int:
+        """Send a message to a run. See `send`."""
+        return await send_to_run(self._parts.store, id_of_run(run), Sent(text, call, by))
+
     # -- copies
 
     @property
@@ -294,17 +309,24 @@ class Agent(AgentPlans[DepsT, OutputT]):
         return replace(self, **changes)
 
     def as_tool(
-        self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False, history: bool = False
+        self,
+        name: str = "ask_agent",
+        description: str = "",
+        *,
+        hand_off: bool = False,
+        history: bool = False,
+        background: bool = False,
     ) -> Tool[Context[DepsT]]:
         """Return a tool that runs this agent as a child of the run that calls the tool.
 
         `description` tells the other model what this agent is good for. The child shares the journal, limits,
         approvals, deadline and cancellation of that run (see `plait.Context.arun`). With `hand_off`, the answer of this
         agent is the answer of that run, which ends. An answer that does not fit that run's output is an error of
-        the call. With `history`, this agent also sees the conversation of that run: the earlier turns and the question.
+        the call. With `background`, that run does not wait for this agent (see `plait.tool`). With `history`, this
+        agent also sees the conversation of that run: the earlier turns and the question.
         Raises `ConfigError` for an invalid name or description.
         """
-        return make_agent_tool(self, name, description, hand_off, history)
+        return make_agent_tool(self, name, description, hand_off, history, background)
 
     def to_asgi(
         self,

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from plait import config, loops
 from plait.cli.agent_options import parse_pairs, split_models
 from plait.cli.costs import phase_table
@@ -34,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("[[PHASE=]SPEC ...]", "Show the model of each phase, or change it."),
     "loop": ("[NAME [K=V ...]]", "Show the loops, or change the loop."),
     "tools": ("[WORD | -WORD ...]", "Show the tools, add or remove some."),
+    "prompt": ("[NAME [K=V ...]]", "Show the prompts of the agent's MCP servers, or ask one of them."),
     "sessions": ("", "List the conversations, newest first."),
     "session": ("NAME", "Switch to another conversation."),
     "new": ("[NAME]", "Start a new conversation."),
@@ -230,6 +233,30 @@ class ChatCommands:
             return
         given, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
         chat.say(f"Tools: {given}" if given == names else f"Tools: {given}\nThey are: {names}")
+
+    def _prompt(self, rest: str) -> None:
+        from plait.tools.mcp.resources import format_prompt, list_prompts
+        from plait.tools.mcp.server import MCP_LOOP
+        from plait.tools.mcp.tools import McpTool
+
+        chat = self.chat
+        origins = dict.fromkeys(tool.origin for tool in chat.agent._parts.toolset if isinstance(tool, McpTool))
+        found = {origin: MCP_LOOP.wait(list_prompts(origin.connect())) for origin in origins}
+        if not rest:
+            rows = [[name, text] for prompts in found.values() for name, text in prompts.items()]
+            if rows:
+                print_table(["prompt", "what it does"], rows, err=True)
+            else:
+                chat.say("No prompts: no MCP server of the agent has one.")
+            return
+        name, *given = _split_words(rest)
+        origin = next((each for each, prompts in found.items() if name in prompts), None)
+        if origin is None:
+            raise ConfigError(f"No MCP server of the agent has a prompt {name}.", hint="/prompt lists them.")
+        text = MCP_LOOP.wait(format_prompt(origin.connect(), name, {k: str(v) for k, v in parse_pairs(given).items()}))
+        chat.say(f"The server's prompt:\n{text}")
+        if click.confirm("Ask this?", err=True):
+            chat.take_turn(text)
 
 
 def _split_words(rest: str) -> list[str]:

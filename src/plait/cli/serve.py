@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from plait.cli import options
+from plait.cli import mcp_login, options
 from plait.cli.agent_options import find_agent, make_agent, make_configured_agent
 from plait.cli.process import empty_stdin, stdout_to_stderr
 from plait.cli.reload import fork_at_changes
@@ -101,17 +101,21 @@ MCP_EPILOG = """\
 Examples:
   plait mcp --tools calculator --model local
   plait mcp                                     # the agents of plait.toml, [agents.NAME]
+  plait mcp login https://example.com/mcp       # at a server whose tools an agent uses
 
 An MCP client starts this command and talks to it on stdin and stdout; `plait serve` offers the same at /mcp, over HTTP.
 It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, and can be resumed.
 """
 
 
-@click.command(epilog=MCP_EPILOG)
+@click.group(epilog=MCP_EPILOG, invoke_without_command=True, subcommand_metavar="[login | logout]")
 @_name
 @_agent_flags
-def mcp(name: str | None, **flags: Any) -> None:
+@click.pass_context
+def mcp(context: click.Context, /, name: str | None, **flags: Any) -> None:
     """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or one made from the flags."""
+    if context.invoked_subcommand is not None:
+        return
     require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
     from plait.server.mcp_server import serve_stdio
     from plait.server.runs import RunManager
@@ -126,6 +130,10 @@ def mcp(name: str | None, **flags: Any) -> None:
         f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.place}.", err=True
     )
     asyncio.run(serve_stdio(manager))
+
+
+mcp.add_command(mcp_login.login)
+mcp.add_command(mcp_login.logout)
 
 
 def require_modules(what: str, extras: dict[str, str]) -> None:

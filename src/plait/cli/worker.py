@@ -22,6 +22,7 @@ from plait.journal.queue import QueueLimits, require_queue
 from plait.journal.run_query import parse_age
 from plait.journal.store import open_store, wait_for
 from plait.recorded_runs import RecordedRuns, format_time
+from plait.runtime import inbox
 
 EPILOG = """\
 \b
@@ -124,11 +125,26 @@ def submit(
 @click.command()
 @click.argument("run")
 @click.option("--reason", default="Cancelled by the user.", metavar="TEXT", help="What the record says.")
+@click.option("--call", metavar="KEY", help="Cancel only this call, such as 3.1: the run goes on.")
 @options.journal
-def cancel(run: str, reason: str, journal: str | None) -> None:
+def cancel(run: str, reason: str, call: str | None, journal: str | None) -> None:
     """Cancel a run that waits, was interrupted or is in a queue. In PostgreSQL, also one that goes on anywhere."""
-    row = wait_for(open_store(place := options.journal_path(journal)).find_run(run))
+    store = open_store(place := options.journal_path(journal))
+    row = wait_for(store.find_run(run))
+    if call is not None:
+        wait_for(inbox.send(store, row.head.run, inbox.Sent(call=call)))
+        return
     RecordedRuns(open_store(place)).cancel(row.head.run, reason)
+
+
+@click.command()
+@click.argument("run")
+@click.argument("text")
+@options.journal
+def send(run: str, text: str, journal: str | None) -> None:
+    """Send a message to a run that goes on, waits or is in a queue: it takes it before its next model call."""
+    store = open_store(options.journal_path(journal))
+    wait_for(inbox.send(store, wait_for(store.find_run(run)).head.run, inbox.Sent(text)))
 
 
 @click.command()

@@ -192,7 +192,8 @@ class LoopTraits(Struct, frozen=True):
     `runs_code`: it needs a sandbox, which is checked before the first model call. `acts_on_results`: it can read the
     rest of a result that is too long. `searches_history`: it searches the conversation also without other tools.
     `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `transcript` "completion":
-    its prompt is one raw text. `shared_prompts`: folders of `loops/prompts` whose templates a loop of Plait also has.
+    its prompt is one raw text. `links_calls`: its calls take results of others, so none goes on in the background.
+    `shared_prompts`: folders of `loops/prompts` whose templates a loop of Plait also has.
     """
 
     fallback: str = ""
@@ -207,6 +208,7 @@ class LoopTraits(Struct, frozen=True):
     makes_plan: bool = False
     plan: Plan | None = None
     transcript: str = "chat"
+    links_calls: bool = False
     shared_prompts: tuple[str, ...] = ()
 
 

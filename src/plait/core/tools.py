@@ -28,7 +28,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     names tools that do the same job: a loop that makes several calls in one turn makes one of them. `hand_off`: the
     result of a call is the answer of the run. `requires_approval`: each call waits for the user's approval, whatever
     the agent's policy. `open_world`: its results may hold what strangers wrote, such as mails and web pages. `foreign`:
-    strangers wrote its name and description.
+    strangers wrote its name and description. `background`: a call goes on beside the loop, which gets its result later.
     """
 
     name: str
@@ -44,6 +44,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     requires_approval: bool = False
     open_world: bool = False
     foreign: bool = False
+    background: bool = False
 
     @property
     def repeatable(self) -> bool:

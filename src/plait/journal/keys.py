@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _KEY = re.compile(
-    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmq][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+))?"
+    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmqu][0-9a-f]+\.\d+))?)?"
+    r"(?:a(?P<attempt>\d+)|~(?P<check>\d+)|\+(?P<news>\d+))?"
     r"|n(?P<note>\d+))?(?:(?P<mark>[?!])(?P<guard>.*)@(?P<digest>[0-9a-f]+))?",
     re.DOTALL,
 )
@@ -19,9 +20,9 @@ class Key(NamedTuple):
     """The parts of a key; -1 or "" for a part that it lacks.
 
     `n` is the number of the loop's effect; of a check that of the next one. `i` is the index of a call. `asked` is what
-    that call asked for: "m..." a model call, "c..." a child run. `note` is the number of a note of the loop. For a
-    decision, `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key
-    itself.
+    that call asked for: "m..." a model call, "c..." a child run, "q..." the user, "u..." the use of an answer. `note`
+    is the number of a note of the loop, `news` that of a message or a result that a model call got with it. For a
+    decision, `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key itself.
     """
 
     owner: str
@@ -34,6 +35,7 @@ class Key(NamedTuple):
     mark: str = ""
     guard: str = ""
     digest: str = ""
+    news: int = -1
 
 
 @lru_cache(4096)
@@ -42,10 +44,11 @@ def read_key(key: str) -> Key:
     found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} is no key of an entry")
-    n, i, attempt, check, note = (int(found[name] or -1) for name in ("n", "i", "attempt", "check", "note"))
+    names = ("n", "i", "attempt", "check", "note", "news")
+    n, i, attempt, check, note, news = (int(found[name] or -1) for name in names)
     mark, asked, guard, digest = (found[name] or "" for name in ("mark", "asked", "guard", "digest"))
     owner = key[: found.start("mark")] if mark else key
-    return Key(owner, n, i, asked, attempt, check, note, mark, guard, digest)
+    return Key(owner, n, i, asked, attempt, check, note, mark, guard, digest, news)
 
 
 QUESTION_ID_LENGTH = 8

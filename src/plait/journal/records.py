@@ -8,7 +8,9 @@ key. A key is a path that does not depend on timing:
     "3.1"                    its second tool call
     "3.1:m5f0c1a.0"          the first model call that this tool call asked for with a request of this digest
     "3.1:c90ab17.0"          the first child run that it started with a question of this digest
-    "3.1:qb7720e.0"          the question to the user that this tool call is
+    "3.1:qb7720e.0"          the question to the user that this tool call is, or asks
+    "3.1:ub7720e.0"          this tool call went on with the answer
+    "3+0"                    the first message, or background result, that its request got with it
     "3~0"                    the first check that the loop made before its effect 3
     "3.1?approvals@5f0c1a"   what the guard `approvals` decided before the call, about this bound input
     "3.1!redact@90ab17"      what the guard `redact` decided after it, about this result
@@ -30,6 +32,9 @@ decision is an open question. What was written stands: a later row of the same k
     decision   Asking               -             Decision
     take       -                    -             WaitResult
     child      ChildStart           -             ChildEnd
+    use        -                    -             -
+    message    -                    -             {"number", "text", "by"}
+    delivery   -                    -             the key of a call in the background
 
 An unknown kind of work is read as JSON, so that a new kind needs no new record.
 """
@@ -171,12 +176,14 @@ class CodeResult(Struct, frozen=True, omit_defaults=True):
 
 class Asking(Struct, frozen=True, omit_defaults=True):
     """A question to the user. `call` is the call to approve, as it would be made; None for another question. `reasons`
-    are the sentences at the end of `text` that say why a guard asks."""
+    are the sentences at the end of `text` that say why a guard asks. `state` is what a tool that asks needs to go on in
+    another process; None if it cannot."""
 
     kind: Literal["question", "approval", "plan"]
     text: str
     call: Call | None = None
     reasons: tuple[str, ...] = ()
+    state: Any = None
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):

@@ -258,6 +258,10 @@ class Timeline:
                 when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
                 decided = (value.action, value.text, value.value)
                 yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
+            case "message":
+                yield "noted", RecordedNote(record.key, -1, record.step, "message", value["text"], value)
+            case "delivery":
+                yield "noted", RecordedNote(record.key, -1, record.step, "delivery", f"the result of call {value}")
             case "question" | "take":
                 pass  # nobody asked the question; what was taken has entries of its own
             case "child":

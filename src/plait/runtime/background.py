@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Event
 from plait.core.errors import ConfigError
+from plait.core.events import Began
 from plait.tools.call_context import call_services, cancelled
 from plait.tools.threads import serve_object
 from plait.user_functions import call_plain, raise_interrupt, require_plain
@@ -164,6 +165,8 @@ class EventStream:
         self._begin, self._on_event = begin, on_event
         self._run: asyncio.Task[Any] | None = None
         self._is_closed = False
+        self.run = ""
+        """The id of the run, once it has begun."""
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         check_call()
@@ -174,6 +177,7 @@ class EventStream:
         def emit(event: Event) -> None:
             if self._on_event is not None:
                 call_plain(self._on_event, event)
+            self.run = event.run if isinstance(event, Began) else self.run
             queue.put_nowait(event)
 
         self._run = asyncio.get_running_loop().create_task(self._begin(on_event=emit))

@@ -141,9 +141,12 @@ class Engine:
             async with asyncio.timeout(self.clock.left()) as deadline:
                 self.clock.deadline = deadline
                 try:
-                    outcome = await self._finish(await self._walk())
+                    outcome = await self._walk()
+                    await self.performers.tools.background.end_all()
+                    outcome = await self._finish(outcome)
                 except Suspend as why:  # what was started ends first
                     others = await self.performers.started.end_others()
+                    others += await self.performers.tools.background.end_all()
                     if self.journal.hands_back:
                         raise HandedBack from None
                     raise Suspend(*why.questions, *(each for other in others for each in other.questions)) from None
@@ -277,7 +280,7 @@ class Engine:
         while True:
             try:
                 if (raised := self.journal.raised(key)) is not None:
-                    performer.prepare_raised(key, effect)
+                    await performer.prepare_raised(key, effect)
                     is_trusted = self.steps < self.run_spec.trust_until
                     if not is_trusted and raised.asked and raised.asked != self._digest(effect):
                         raise differs(key, self.steps, "another effect", f"{type(effect).__name__}")

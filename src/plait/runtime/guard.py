@@ -123,6 +123,14 @@ class StartChild(Struct, frozen=True):
     history: bool = False
 
 
+class UserMessage(Struct, frozen=True):
+    """A message that the user sent to a run that goes on: its number, its text, and the user's name."""
+
+    number: int
+    text: str
+    by: str = ""
+
+
 class Finish(Struct, frozen=True):
     """The end of a run. Its result is the outcome."""
 
@@ -157,6 +165,8 @@ class Entry:
     """What speaks for asking the user, in sentences. One guard, `approvals`, asks for all of them."""
     remark: Callable[[str, str], None] = lambda kind, text: None
     """Notes something in the journal: its kind and text. Does nothing for recorded work."""
+    outside: tuple[str, ...] = ()
+    """What the context of a call holds from outside, if the call may follow from it."""
     id: tuple[str, str] = field(init=False)
     """What tells the entry from all others of the tree of runs."""
 
@@ -168,11 +178,11 @@ class Guard(Generic[DepsT]):
     """A policy of a run. Override the methods that you need; they get an `Entry`.
 
     `points` are the kinds of effects that it sees: `Think`, `Attempt`, `Call`, `StartChild`, `AskUser`, `Execute`,
-    `Continue`, `CheckAnswer`, `CheckGrounding`, `Finish`. A guard may see other effects in `before` than in `after`:
-    then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has decisions
-    under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the whole one;
-    if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs
-    no such wait."""
+    `Continue`, `CheckAnswer`, `CheckGrounding`, `UserMessage`, `Finish`. A guard may see other effects in `before` than
+    in `after`: then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has
+    decisions under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the
+    whole one; if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard
+    that needs no such wait."""
 
     order: ClassVar[float] = USERS
     holds_text: ClassVar[bool] = True

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from plait.core import LimitNear
+from plait.core.errors import ModelError
+from plait.core.loop import HISTORY
 from plait.runtime.agents.agent_fields import list_hooks
 from plait.runtime.calls.context import Context
 from plait.runtime.chain import raise_named
 from plait.runtime.grounding import sources_of
-from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
+from plait.runtime.guard import GUARD_PARTS, USERS, EndedByRefusal, Entry, Guard, LimitReached
 from plait.runtime.guards.approvals import ApprovalsGuard
+from plait.runtime.guards.background import BackgroundGuard
+from plait.runtime.guards.claims import ClaimsGuard, ClaimsNote
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
 from plait.runtime.guards.hosted_calls import HostedCallsGuard
@@ -20,6 +26,8 @@ from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.output_check import make_output_guards
 from plait.runtime.guards.spending import SpendGuard
 from plait.runtime.guards.taint import TaintGuard
+from plait.runtime.phase_models import Phases
+from plait.runtime.reviewer import Reviewer, ReviewVerdict, read_verdict
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -38,6 +46,16 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     def is_near() -> bool:
         return engine.near is not None
 
+    async def ask_reviewer(entry: Entry, reviewer: Reviewer) -> ReviewVerdict:
+        assert entry.tool is not None
+        think = reviewer.ask(spec.task.question, entry.effect, entry.tool.spec, entry.outside)
+        try:
+            phases = Phases({"": spec.find_model(reviewer.model)})
+            reply = await engine.performers.model.ask_for_tool(entry, think, phases, Counter())
+        except (LimitNear, LimitReached, EndedByRefusal, ModelError) as why:
+            return ReviewVerdict("ask", f"it could not be asked ({why})")
+        return read_verdict(reply.text)
+
     hooked = HookedRun(make_context, spec.deps, spec.tools.with_own_name, spec.output, is_near)
     own: list[Guard] = [
         LoopBreaker(limits.repeats),
@@ -54,8 +72,11 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             is_damaged=bool(past.lost),
             calls_in_doubt=past.calls_in_doubt,
             session_calls=past.session_calls,
+            ask_reviewer=ask_reviewer,
         ),
     ]
+    if any(tool.spec.background for tool in spec.tools):
+        own.append(BackgroundGuard(lambda: engine.performers.tools.background.wait(), is_near))
     above = engine.parent.chain.guards if engine.parent is not None else []
     if agent.spend or (above and any(guard.name == "spend" for guard in above)):
         is_new, tally, scrub = not past.rows, engine.tally, engine.log.scrub
@@ -83,6 +104,12 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
                 find_near=lambda: engine.near,
             ),
         )
+    if agent.claims != "off":
+        made = [call.tool for turn in spec.task.history for call in turn.calls]
+        if context.tool(HISTORY) is not None:  # calls of earlier turns are left out
+            made = [tool.name for tool in context.known_tools]
+        guard_claims = ClaimsNote if agent.claims == "note" else ClaimsGuard
+        own.append(guard_claims(agent.claims, context.known_tools, made, is_near))
     if engine.parent is None:
         return own
     joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)

@@ -30,7 +30,8 @@ LONG = 0.05
 
 class FoundEntry(Struct, frozen=True):
     """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent. `asked`,
-    `made` and `holder` are those of its intent. `body` and `answer` are the bytes of its intent and result."""
+    `made` and `holder` are those of its intent, if it `has_begun`. `body` and `answer` are the bytes of its intent and
+    result."""
 
     asked: Any = UNSET
     made: Any = UNSET
@@ -39,6 +40,7 @@ class FoundEntry(Struct, frozen=True):
     body: bytes | None = None
     answer: bytes | None = None
     holder: CallHolder | None = None
+    has_begun: bool = False
 
 
 performed: Counter[str] = Counter()
@@ -72,6 +74,11 @@ class RunJournal:
         self.log, self.replay, self.has_ended = log, replay, has_ended
         self._found: dict[str, FoundEntry] = {}
         self._raised: dict[str, RaisedRecord] = {}
+        self.news: dict[int, list[ResultRecord]] = {}
+        """The messages and the background results that each model call got with its request."""
+        self.in_background: set[str] = set()
+        """The keys of calls whose results come later than those of their act."""
+        self._delivered: set[str] = set()
         self.decided: dict[str, dict[str, str]] = {}
         """The keys of what guards decided before ("3.1?") or after ("3.1!") an entry: the last of each guard, the
         newest last."""
@@ -101,16 +108,23 @@ class RunJournal:
             return
         found = self._found.get(key, NOTHING)
         if isinstance(record, IntentRecord):
-            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body, None, record.holder)
+            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body, None, record.holder, True)
         elif isinstance(record, ResultRecord):
             asked = found.asked if record.asked is UNSET else record.asked
             asked = None if asked is UNSET else asked
-            self._found[key] = FoundEntry(asked, found.made, record.value, False, found.body, body)
+            self._found[key] = FoundEntry(
+                asked, found.made, record.value, False, found.body, body, None, found.has_begun
+            )
         else:
             self._raised[key] = record
         at = read_key(key)
-        if not at.mark and at.check < 0 and at.n >= 0:
-            work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
+        if at.news >= 0 and not at.mark and isinstance(record, ResultRecord):
+            self.news.setdefault(at.n, []).append(record)
+            if record.work == "delivery":
+                self._delivered.add(record.value)
+            return
+        if not at.mark and at.check < 0 and at.news < 0 and at.n >= 0:
+            work = "call" if at.i >= 0 else "think" if at.attempt >= 0 else getattr(record, "work", "")
             if work:
                 self.works.setdefault(at.n, work)
         if at.attempt >= 0 and not at.mark:  # so the model call itself was admitted
@@ -143,6 +157,10 @@ class RunJournal:
         """Return all entries on record with their keys, in the order of their first rows."""
         return list(self._found.items())
 
+    def has_rows(self, key: str) -> bool:
+        """Return whether anything is on record of a model call: the request, or what the loop received instead."""
+        return key in self._found or key in self._raised
+
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
         return self._raised.get(key)
@@ -152,6 +170,8 @@ class RunJournal:
         at = read_key(key)
         if not key or at.n < 0:
             return self.has_ended
+        if key in self.in_background:
+            return key in self._delivered
         if started:
             return at.n in self._taken
         if at.check >= 0:

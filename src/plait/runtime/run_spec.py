@@ -35,6 +35,9 @@ Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What Plait does about an ungrounded value: nothing; notes it in the journal; also warns the model; asks the user
 before the call; refuses the call."""
 
+Claims: TypeAlias = Literal["off", "note", "ask", "refuse"]
+"""What Plait does about an answer that says that something was done, if no call did it."""
+
 Taint: TypeAlias = Literal["off", "ask"]
 """What Plait does about a call with effects after content from outside is in the context."""
 

@@ -30,6 +30,7 @@ from plait.runtime.agents.annotations import RunAnnotations
 from plait.runtime.approvals import require_open_question
 from plait.runtime.conversations.attachments import UserQuestion
 from plait.runtime.conversations.chat_messages import ChatMessages
+from plait.runtime.inbox import NotTaken, Sent, send
 from plait.runtime.run import Run
 from plait.runtime.runs import cancel_run
 from plait.server.agents import ServedAgent, makes_same_requests, prepare_agents
@@ -244,6 +245,15 @@ class RunManager:
         try:
             await cancel_run(self.journal.store, found.head.run, reason)
         except JournalError as why:
+            raise RequestRejected(409, why.message, hint=why.hint, may_retry=False) from None
+
+    async def send(self, run: str, sent: Sent, *, caller: Caller = ANYONE) -> int:
+        """Send a message to a run that goes on, or cancel a call of it. Returns its number. Raises `RequestRejected` if
+        the run, or the call, has ended."""
+        found = await self.find_run_to_change(run, caller)
+        try:
+            return await send(self.journal.store, found.head.run, sent)
+        except NotTaken as why:
             raise RequestRejected(409, why.message, hint=why.hint, may_retry=False) from None
 
     # -- who may see what

@@ -24,6 +24,7 @@ from plait.journal.store import ACTIVE, Store
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, read_open_questions
 from plait.runtime.agents.annotations import RunAnnotations
+from plait.runtime.inbox import Sent, list_messages
 from plait.runtime.recorded_events import RecordedEvents, recorded_loop
 from plait.server.auth import ANY, USE, Caller
 from plait.server.errors import RequestRejected, json_response, repair_halves
@@ -65,6 +66,12 @@ class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
     """A run that was interrupted goes on."""
 
 
+class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to a run that goes on."""
+
+    text: str
+
+
 def service_routes(manager: RunManager) -> list[ApiRoute]:
     api = RunService(manager)
     one = "/v1/runs/{id}"
@@ -76,6 +83,9 @@ def service_routes(manager: RunManager) -> list[ApiRoute]:
         ApiRoute(f"{one}/answer", api.answer, methods=["POST"], body=AnswerBody, role=ANY),
         ApiRoute(f"{one}/resume", api.resume, methods=["POST"], body=ResumeBody, role=ANY),
         ApiRoute(f"{one}/cancel", api.cancel, methods=["POST"], role=ANY),
+        ApiRoute("/api/runs/{id}/messages", api.messages, role=ANY),
+        ApiRoute("/api/runs/{id}/messages", api.send, methods=["POST"], body=MessageBody, role=ANY),
+        ApiRoute("/api/runs/{id}/calls/{call}/cancel", api.cancel_call, methods=["POST"], role=ANY),
     ]
 
 
@@ -161,6 +171,23 @@ class RunService:
         """Cancel a run: soon, if another process performs it."""
         run = run_id(request)
         await self._manager.cancel(run, caller=request.state.caller)
+        return _accepted(run)
+
+    async def messages(self, request: Request) -> Response:
+        """Return what users sent to a run while it went on, and whether it took that."""
+        row = await self._find(request)
+        return json_response({"messages": await list_messages(self._store, row.head.run)})
+
+    async def send(self, request: Request) -> Response:
+        """Send a message to a run: it takes it before its next model call."""
+        given, caller, run = await parse_body(request, MessageBody), request.state.caller, run_id(request)
+        number = await self._manager.send(run, Sent(given.text, by=caller.name), caller=caller)
+        return json_response({"run": run, "number": number}, 202)
+
+    async def cancel_call(self, request: Request) -> Response:
+        """Cancel one tool call of a run; the run goes on."""
+        run, caller = run_id(request), request.state.caller
+        await self._manager.send(run, Sent(call=request.path_params["call"], by=caller.name), caller=caller)
         return _accepted(run)
 
 

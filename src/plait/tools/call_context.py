@@ -18,11 +18,39 @@ class CallServices(Protocol):
     engine: Any
     outside: bool
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The run that makes the call, and the key of its entry."""
+        ...
+
     def report_progress(self, text: str, data: Any = None) -> None:
         """Show how far the tool is; `data` is JSON. Called on the run's own event loop."""
         ...
 
+    async def ask_model(self, question: str, model: Any, rules: str, max_tokens: int | None) -> str:
+        """Return a model's reply to a question of the tool. None asks the run's. Raises `ToolError`."""
+        ...
 
+    async def ask_user(self, question: str, number: int, state: Any = None) -> str:
+        """Return the user's answer to a question of the tool, which has `number` answers already. Until there is one,
+        this raises an exception that is none of `Exception`, and the run waits. Then the call is made again, if no
+        answer was used before, if the tool is repeatable, if it goes on in `held_calls`, or if the question has a
+        `state` (JSON), with which the tool can go on."""
+        ...
+
+    def find_state(self) -> Any:
+        """Return the state of the last question of this call that the user was asked; None if there is none."""
+        ...
+
+    async def note_use(self, question: str, number: int) -> None:
+        """Record that an answer is used now: what follows may have effects."""
+        ...
+
+
+REFUSALS = ("decline", "cancel")
+"""Answers of the user with which a question of a tool gets none."""
+held_calls: dict[tuple[str, str], Any] = {}
+"""What goes on in this process for calls whose runs wait for the user, by run and key, the oldest first."""
 cancel_event: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
 """The event that cancels the calls made in this context."""
 _services: ContextVar[CallServices | None] = ContextVar("plait_call_services", default=None)

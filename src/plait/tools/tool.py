@@ -90,7 +90,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     (`objects.PerRun`); None for a function. Its calls run one at a time, except those of tools that are `parallel`.
     `hand_off`: its result ends the run, as the run's answer. `verify` says whether an earlier call took effect, and
     `accepts_late_calls` that its "no" counts though the earlier call may still be under way. One that is
-    `always_shown` is shown to a model that sees only some of many tools.
+    `always_shown` is shown to a model that sees only some of many tools. `background`: the loop does
+    not wait for its calls, and gets their results later.
     """
 
     function: Callable[..., Any]
@@ -114,6 +115,7 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
     verify: Callable[..., Any] | None = None
     accepts_late_calls: bool = False
     always_shown: bool = False
+    background: bool = False
 
     if TYPE_CHECKING:
 
@@ -137,6 +139,8 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
             require_plain(
                 self.function, f"of the inline tool {self.name}", "Leave out inline, or give a plain function."
             )
+        if self.background and (self.hand_off or self.person or self.inline):
+            raise ConfigError(f"The tool {self.name} can't run in the background.", hint="Leave out background=True.")
         if self.name in self.excludes:
             raise ConfigError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
 
@@ -179,6 +183,7 @@ class Tool(Struct, Generic[ContextT], frozen=True, dict=True):
             result=self.signature.result,
             excludes=self.excludes,
             hand_off=self.hand_off,
+            background=self.background,
             **{mark: getattr(self, mark) for mark in MARKS},
         )
 
@@ -305,6 +310,7 @@ class ToolMaker(Protocol):
         parallel: bool = False,
         verify: Callable[..., Any] | None = None,
         accepts_late_calls: bool = False,
+        background: bool = False,
     ) -> ToolMaker: ...
 
     def __call__(self, *function: Any, **options: Any) -> Any: ...
@@ -327,7 +333,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     they wrote. `timeout` is in seconds. `inline` promises a quick, pure, sync function, which runs without a
     thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
     at once calls one. Methods of one object run one call at a time, and on one thread; `parallel` marks a method that
-    may run at any time, on any thread.
+    may run at any time, on any thread. A call of a `background` tool goes on beside the loop: the model gets the result
+    before a later request, and the run waits for it before it answers. Plans and pieces of code wait for the result.
 
     `verify` is a function that says whether an earlier call took effect: `plait.TookEffect(result)`,
     `plait.NoEffect()`, or None if that is not known. It gets the parameters that it names, and a `plait.Context` with

@@ -48,6 +48,7 @@ _KINDS = {
     "refusal": "refused",
     "error": "error retry model_change",
     "limit": "rate_limit limit loop",
+    "plain": "message delivery review cancel",
 }
 SORTS = {kind: sort for sort, kinds in _KINDS.items() for kind in kinds.split()}
 """The mark of each kind of note on the page. All other kinds are warnings."""

@@ -300,6 +300,7 @@ class PostgresStore(PostgresQueue, PostgresSpending):
                     await connection.execute(f"delete from {table} where run = any (%s)", (numbers,))
                 await connection.execute("delete from runs where n = any (%s)", (numbers,))
                 await connection.execute("delete from kept where kind = 'rating' and key = any (%s)", (ids,))
+                await connection.execute("delete from kept where kind = 'sent' and run = any (%s)", (ids,))
                 await connection.execute("delete from reservations where run = any (%s)", (ids,))
             return len(rows)
 

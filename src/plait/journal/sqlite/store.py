@@ -242,6 +242,8 @@ class SqliteStore(SqliteSpending):
                     connection.execute("DELETE FROM events WHERE run = ?", (each,))
                     connection.execute("DELETE FROM runs WHERE n = ?", (each,))
                     connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+                    sent = "DELETE FROM kept WHERE kind = 'sent' AND key > ? || ' ' AND key < ? || '!'"
+                    connection.execute(sent, (name, name))
                     connection.execute("DELETE FROM reservations WHERE run = ?", (name,))
             return len(found)
 

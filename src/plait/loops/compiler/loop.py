@@ -73,6 +73,7 @@ class LLMCompiler(CheckedOptions):
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     shared_prompts: ClassVar[tuple[str, ...]] = ("plan",)
+    links_calls: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     reply_words: ClassVar[tuple[str, ...]] = ("join()", "$1")
     tool_names: ClassVar[str] = "call"

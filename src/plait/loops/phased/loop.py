@@ -76,6 +76,7 @@ class Phased(CheckedOptions):
     """The published set-up has the action that searches the conversation in every turn."""
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     shared_prompts: ClassVar[tuple[str, ...]] = ("compaction",)
+    links_calls: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:

@@ -81,6 +81,7 @@ class ReWOO(CheckedOptions):
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
     shared_prompts: ClassVar[tuple[str, ...]] = ("plan",)
+    links_calls: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (plan_text.LLM,)
     reply_words: ClassVar[tuple[str, ...]] = ("#E",)
     makes_plan: ClassVar[bool] = True

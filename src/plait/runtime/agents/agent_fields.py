@@ -26,7 +26,7 @@ from plait.runtime.conversations.sessions import History
 from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
-from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, Taint
+from plait.runtime.run_spec import Approve, Claims, Grounding, OnInterruptedCall, Taint
 from plait.runtime.spend_limits import SpendLimit
 from plait.sandbox import AUTO, Sandbox, name_of
 from plait.tools.tool import Tool, ToolSource
@@ -140,6 +140,12 @@ class AgentFields(Generic[DepsT, OutputT]):
     ] = ()
     grounding: Annotated[
         Grounding, Option("What to do about argument values that the model made up.", "--grounding", trust="same")
+    ] = "off"
+    claims: Annotated[
+        Claims,
+        Option(
+            "What to do about an answer that says that something was done, if no call did it.", "--claims", trust="same"
+        ),
     ] = "off"
     taint: Annotated[
         Taint, Option("Ask before calls with effects once outside content was read.", "--taint", trust="same")
@@ -300,6 +306,7 @@ class AgentChanges(TypedDict, Generic[D], total=False):
     limits: Limits
     spend: Iterable[SpendLimit | str]
     grounding: Grounding
+    claims: Claims
     taint: Taint
     hooks: Iterable[Hook[D] | Guard[D] | str]
     sandbox: str | Sandbox

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from plait.core import LimitNear, Observation, Stopped, Think, Usage
 from plait.core import events as ev
@@ -20,14 +20,14 @@ from plait.core.messages import system, user
 from plait.core.text import cut_text
 from plait.journal.codec import encode
 from plait.journal.entries import Question
-from plait.journal.records import CallHolder
+from plait.journal.records import Asking, CallHolder, IntentRecord, ResultRecord
 from plait.models.base import Model
 from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.calls.context import CallLogger, Context
 from plait.runtime.calls.make_call import ChildWaits, make_call
 from plait.runtime.calls.tool_prints import as_usual
 from plait.runtime.conversations.attachments import UserQuestion, split_question
-from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend, make_open_question
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
 from plait.tools import Tool
@@ -71,9 +71,11 @@ class ToolServices:
         self._started: dict[str, int] = defaultdict(int)
         """How often it started a child run with the same question."""
         self._waits: list[Question] = []
-        """The questions with which child runs wait."""
+        """The questions with which child runs wait, or the tool itself."""
         self._error: PlaitError | None = None
         """Why a child run that has begun can't go on now."""
+        self.is_cancelled = False
+        """Whether the user cancelled this call."""
         self.find_refusal: Callable[[], str] = str
         """Returns why the call is not made after all when the turn of its object comes; "" if it is."""
         self.stopped: Stopped | None = None
@@ -91,6 +93,10 @@ class ToolServices:
         text = "\0".join((run, *self.entry.key.split("."), *([str(closed)] if closed else [])))
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).digest()
         return base64.b32encode(digest).decode().lower()
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.engine.run_id, self.entry.key
 
     async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it. Raises
@@ -175,8 +181,16 @@ class ToolServices:
 
     def time_limit(self, seconds: float) -> asyncio.Timeout:
         """Return the time limit of the tool. It stands still while child runs go on, which have limits of their own."""
-        self._limit = asyncio.timeout(seconds)
+        self._limit = asyncio.timeout(0 if self.is_cancelled else seconds)
         return self._limit
+
+    def cancel(self, by: str) -> None:
+        """End this call for a user of this name, as if its time were over."""
+        self.is_cancelled = True
+        self.engine.remark("cancel", f"{by or 'The user'} cancelled the call.", self.entry.step, self.entry.key)
+        if self._limit is not None:
+            with suppress(RuntimeError):  # the tool has ended
+                self._limit.reschedule(self.loop.time())
 
     @property
     def usage(self) -> Usage:
@@ -222,6 +236,30 @@ class ToolServices:
         """Record and report the plan that the model keeps: as text, and as JSON."""
         with as_usual():
             self.engine.remark("todo", text, self.entry.step, self.entry.key, tasks)
+
+    def find_state(self) -> Any:
+        asked = [each.asked for key, each in self.engine.journal.items() if key.startswith(f"{self.entry.key}:q")]
+        return asked[-1].state if asked else None
+
+    async def ask_user(self, question: str, number: int, state: Any = None) -> str:
+        """Return the user's answer to a question of the tool. Raises `ChildWaits` until there is one."""
+        journal = self.engine.journal
+        if not self.engine.run_spec.context.can_ask:
+            return "cancel"
+        key = f"{self.entry.key}:q{journal.digest(question)}.{number}"
+        found, asking = journal.find(key), Asking("question", question, state=state)
+        if found.value is not UNSET:
+            return str(found.value)
+        if not found.is_open:
+            await journal.write(IntentRecord(key, self.entry.step, "question", asking))
+        self._waits.append(make_open_question(self.engine.run_id, key, self.entry.step, asking))
+        raise ChildWaits(self.engine.run_id, self._waits)
+
+    async def note_use(self, question: str, number: int) -> None:
+        """Record that the tool goes on with the user's answer, before it does."""
+        key = f"{self.entry.key}:u{self.engine.journal.digest(question)}.{number}"
+        if self.engine.journal.find(key).value is UNSET:
+            await self.engine.journal.write(ResultRecord(key, self.entry.step, "use"))
 
     async def ask_model(self, question: str, model: str | Model | None, rules: str, max_tokens: int | None) -> str:
         """Return a model's reply to a question of the tool. Raises `ToolError`."""

@@ -240,7 +240,9 @@ class RunChild(BasePerformer):
         return run
 
 
-def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool, history: bool) -> Tool:
+def make_agent_tool(
+    agent: ChildAgent[Any], name: str, description: str, hand_off: bool, history: bool, background: bool = False
+) -> Tool:
     """Make the tool that runs an agent as a child. See `Agent.as_tool`."""
     for field, given in (("name", name), ("description", description)):
         if not isinstance(given, str):
@@ -262,9 +264,9 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     # The run that calls the tool must have the dependencies of this agent, unless the agent makes its own. The tool
     # changes nothing by itself: the calls of the child have records and approvals of their own.
     run_agent.__annotations__["ctx"] = GenericAlias(Context, (None if agent.make_deps else agent.deps) or object)
-    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history)  # type: ignore[attr-defined]
+    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off, history, background)  # type: ignore[attr-defined]
     if history:
         seen = "the task; the agent also sees this conversation"
         run_agent.__doc__ = str(run_agent.__doc__).replace("the whole task; the agent sees nothing else", seen)
     made = tool(name=name, description=description, read_only=True)(run_agent)
-    return structs.replace(made, hand_off=hand_off)
+    return structs.replace(made, hand_off=hand_off, background=background)

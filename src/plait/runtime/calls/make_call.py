@@ -41,8 +41,8 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 
 
 class ChildWaits(BaseException):
-    """Raised in a tool whose child run waits for the user, with the child's questions; or has begun and can't go on,
-    with the `error`. Not an `Exception`, so that tools do not catch it."""
+    """Raised in a tool that waits for the user, itself or with a child run, with the questions; or whose child run has
+    begun and can't go on, with the `error`. Not an `Exception`, so that tools do not catch it."""
 
     def __init__(self, child: str, questions: Sequence[Question] = (), error: PlaitError | None = None) -> None:
         super().__init__(child)
@@ -105,6 +105,10 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
             said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
             return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
+        if services.is_cancelled:
+            said = f"The user cancelled this call of '{tool.spec.name}'"
+            if tool.spec.repeatable:
+                return Observation(f"{said}: it has no result.", trouble="cancelled", seconds=seconds)
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
         return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)

@@ -7,7 +7,7 @@ cancelled meanwhile, or it exceeded its time. An equal call of the tree of runs,
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from msgspec import structs
@@ -18,7 +18,8 @@ from plait.journal import codec
 from plait.journal.records import Asking, ChildEnd, Decision
 from plait.runtime.calls.bound_calls import CallBinder, input_of, replace_input
 from plait.runtime.calls_in_doubt import CallInDoubt, describe_doubt
-from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
+from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, Refuse, StartChild
+from plait.runtime.reviewer import Reviewer, ReviewVerdict
 from plait.runtime.run_spec import Approve
 from plait.tools import Tool, Toolset
 from plait.tools.user_code import show_error
@@ -63,8 +64,9 @@ class ApprovalsGuard(Guard):
 
     `policies` are those of the run and of the runs above it: a call needs approval if one of them says so. `scrub`
     removes secrets, as the record does. `repeats` says that calls in doubt are repeated, so nobody is asked about them.
-    `is_damaged`: the journal may have lost rows of this run. `calls_in_doubt` are those of the run so far and of its
-    child runs, `session_calls` those of earlier turns, or why they cannot be read. Both have the tools' own names.
+    `is_damaged`: the journal may have lost rows of this run. `ask_reviewer` has a reviewer look at a call.
+    `calls_in_doubt` are those of the run so far and of its child runs, `session_calls` those of earlier turns, or why
+    they cannot be read. Both have the tools' own names.
     """
 
     name = "approvals"
@@ -83,7 +85,9 @@ class ApprovalsGuard(Guard):
         is_damaged: bool = False,
         calls_in_doubt: Iterable[CallInDoubt] = (),
         session_calls: Iterable[CallInDoubt] | JournalError = (),
+        ask_reviewer: Callable[[Entry, Reviewer], Awaitable[ReviewVerdict]] | None = None,
     ) -> None:
+        self._ask_reviewer = ask_reviewer or _find_no_reviewer
         self._set_policies(policies)
         self._tools, self._binder, self._scrub, self._repeats = tools, binder, scrub, repeats
         self._is_damaged = is_damaged
@@ -109,9 +113,25 @@ class ApprovalsGuard(Guard):
         reasons = entry.reasons
         if not self._may_repeat(entry):
             reasons = self._find_reasons(entry)
-        if reasons or self._find_policies(tool, call):
-            return _ask(entry, reasons)
-        return call
+        asking = self._find_policies(tool, call)
+        if not reasons and asking and all(k >= 0 and isinstance(self.policies[k], Reviewer) for k in asking):
+            return await self._review(entry, [self.policies[k] for k in sorted(asking)])
+        return _ask(entry, reasons) if reasons or asking else call
+
+    async def _review(self, entry: Entry, reviewers: Iterable[Any]) -> Any:
+        """Return what reviewers decide about a call: all must approve it. The record has each verdict."""
+        assert entry.tool is not None
+        for each in reviewers:
+            if entry.outside and not each.after_outside:
+                said = ReviewVerdict("ask", f"the run has read content from outside ({', '.join(entry.outside)})")
+            else:
+                said = await self._ask_reviewer(entry, each)
+            entry.remark("review", f"{said.verdict}: {said.reason}")
+            if said.verdict == "refuse":
+                return Refuse(f"The reviewer refused this call: {said.reason}")
+            if said.verdict == "ask":
+                return _ask(entry, [f"The reviewer leaves it to you: {said.reason}."])
+        return entry.effect
 
     async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
         """Ask once more if something speaks against the call that the user has not read.
@@ -161,7 +181,7 @@ class ApprovalsGuard(Guard):
             return False
         if approve == "always":
             return True
-        if approve == "effects":
+        if approve == "effects" or isinstance(approve, Reviewer):
             return tool.spec.has_effects
         try:
             return call_plain(approve, self._tools.with_own_name(replace_input(call)))
@@ -239,6 +259,10 @@ class ApprovalsGuard(Guard):
             self.tree.join(own.tree)
             child.tree = self.tree
         return child
+
+
+async def _find_no_reviewer(entry: Entry, reviewer: Reviewer) -> ReviewVerdict:
+    return ReviewVerdict("ask", "nobody can ask it here")
 
 
 def _ask(entry: Entry, reasons: Iterable[str]) -> AskApproval:

@@ -56,7 +56,7 @@ class HostedCallsGuard(Guard):
     def for_child(self, own: Guard | None) -> Guard:
         """Return the child's guard with the policies of both runs."""
         mine = own if isinstance(own, HostedCallsGuard) else self
-        policies = dict.fromkeys((*self.policies, *mine.policies))
+        policies = (*self.policies, *mine.policies)
         asks, repeats = self.asks_after_outside or mine.asks_after_outside, mine._repeats
         return HostedCallsGuard(policies, asks_after_outside=asks, repeats=repeats)
 

@@ -58,8 +58,8 @@ class OutputGuard(Guard):
 class AfterHooksGuard(Guard):
     """Counts objections to answers, and checks the results of calls that end the run.
 
-    Those of grounding do not count: it has a limit of its own. The performer of calls marks results that end the run
-    (`Observation.ends`), those of hand-offs too.
+    Those of grounding and of calls in the background do not count: they have limits of their own. The performer of
+    calls marks results that end the run (`Observation.ends`), those of hand-offs too.
     """
 
     order = (LIMITS + USERS) / 2
@@ -80,7 +80,7 @@ class AfterHooksGuard(Guard):
                     self._guard.accepted = (self._guard.output.read(answer),)
                 elif result:
                     refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
-                    if refused_by == {"grounding"}:
+                    if refused_by and refused_by <= {"grounding", "background"}:
                         return result
                     if fresh and entry.key not in self._counted:
                         entry.remark("output", result)

@@ -45,14 +45,15 @@ class TaintGuard(Guard):
         self._has_remarked = bool(given)
 
     async def before(self, entry: Entry) -> Any:
-        if self.policy != "ask" or not self._sources:
+        if not self._sources:
             return entry.effect
         # Calls of one turn were written together: none of them follows from the result of another.
         n = read_key(entry.key).n
         sources = [source for source, found in self._sources.items() if found != n]
         is_planned = entry.fixed and not entry.changed_by and not (self.given or self._is_hosted)
+        entry.outside = () if is_planned else tuple(sources)
         has_effects = entry.tool is not None and entry.tool.spec.has_effects
-        if sources and has_effects and not is_planned:
+        if self.policy == "ask" and sources and has_effects and not is_planned:
             read = f"The run has read content from outside ({', '.join(sources)})"
             entry.reasons.append(f"{read}, which may have asked for this call.")
         return entry.effect

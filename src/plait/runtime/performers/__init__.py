@@ -13,6 +13,7 @@ from plait.runtime.performers.ask_user import AskTheUser
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import CallTools
 from plait.runtime.performers.check import Check
+from plait.runtime.performers.news import RunNews
 from plait.runtime.performers.run_code import RunCode
 from plait.runtime.performers.started_effects import StartedEffects, TakeNext
 from plait.runtime.recorded_work import recall_work
@@ -31,6 +32,7 @@ class Performers:
         self.tools = CallTools(engine)
         self.code = RunCode(engine)
         self.started = StartedEffects(engine)
+        self.news = RunNews(engine)
         self._of: dict[type, BasePerformer] = {
             Think: self.model,
             Act: self.tools,
@@ -58,10 +60,14 @@ class Performers:
             if at.attempt >= 0 and not at.mark and found.value is not UNSET and found.value.fallback:
                 engine.run_spec.phases.leave(found.asked.model)
         await recall_work(engine)
+        self.news.open()
 
     async def close(self) -> None:
         """End what goes on. The performers must not be used after that."""
+        if self.news.inbox is not None:
+            self.news.inbox.close()
         try:
             await self.started.close()
+            await self.tools.background.close()
         finally:
             await self.code.close()

@@ -71,6 +71,8 @@ class AskModel(BasePerformer):
         engine = self.engine
         call = self._suspended.pop(key, None)
         if call is None:
+            step = self.step_of(effect)
+            effect = await engine.performers.news.put_into(key, effect, step=step, is_new=not started)
             call = self._begin_turn(effect)
             engine.steps += call.counts
         entry = Entry(engine.run_id, key, call.step, call.asked, call.asked, started=started, beside=beside)
@@ -86,7 +88,9 @@ class AskModel(BasePerformer):
             engine.steps -= call.counts and not call.attempts
             raise
 
-    def prepare_raised(self, key: str, effect: Think) -> None:
+    async def prepare_raised(self, key: str, effect: Think) -> None:
+        step = self.step_of(effect)
+        effect = await self.engine.performers.news.put_into(key, effect, step=step, is_new=False)
         call = self._begin_turn(effect)
         call.compare_attempts(Entry(self.engine.run_id, key, call.step, call.asked, call.asked))
         raised = self.engine.journal.raised(key)

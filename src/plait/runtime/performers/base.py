@@ -49,7 +49,7 @@ class BasePerformer:
             Entry(self.engine.run_id, key, step, effect, effect, started=started, beside=beside), self
         )
 
-    def prepare_raised(self, key: str, effect: Any) -> None:
+    async def prepare_raised(self, key: str, effect: Any) -> None:
         """Do what comes before the exception that the record has in place of this effect's result."""
 
     # -- an entry

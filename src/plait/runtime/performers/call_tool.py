@@ -21,6 +21,7 @@ from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.entries import withhold_result
+from plait.journal.keys import read_key
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Asking, CallHolder, Decision, IntentRecord, MadeCall
 from plait.runtime.calls.artifacts import find_artifacts
@@ -37,7 +38,7 @@ from plait.runtime.run_spec import differs
 from plait.runtime.spent import Spent
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
-from plait.tools.call_context import offer_services
+from plait.tools.call_context import REFUSALS, held_calls, offer_services
 from plait.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class CallTool(BasePerformer):
         self._continued.add(entry.key)
         self._begun.add(entry.key)
         tool = entry.tool
-        is_in_doubt = found.is_open and (tool is None or not self._may_repeat(tool))
+        waits = any(key.startswith(f"{entry.key}:q") for key, _ in self.engine.journal.items())
+        is_in_doubt = found.is_open and not waits and (tool is None or not self._may_repeat(tool))
         can_verify = tool is not None and tool.verify is not None
         if found.value is UNSET and (can_verify or not is_in_doubt) and not self.engine.journal.replay:
             with suppress(BadInput) if is_in_doubt else nullcontext():
@@ -219,6 +221,8 @@ class CallTool(BasePerformer):
         services.find_refusal = partial(engine.chain.refuse_late, entry)
         waits: Suspend | None = None
         traced = engine.span.tool(entry.step, shown, engine.run_spec.tools)
+        inbox = engine.performers.news.inbox
+        watch = inbox.begin_call(entry.key, services.cancel) if inbox is not None and not tool.runs_inline else None
         with offer_services(services), engine.clock.counted(working=1), traced as span:
             try:
                 made = await services.call_tool(tool, engine.run_spec.agent.limits.tool_seconds, bound)
@@ -231,6 +235,9 @@ class CallTool(BasePerformer):
                 span.record_result(made)
             except Suspend as why:
                 waits = why
+            finally:
+                if inbox is not None and watch is not None:
+                    inbox.end_call(entry.key, watch)
         if waits is not None:
             raise waits
         if services.outside or tool.open_world:
@@ -281,7 +288,14 @@ class CallTool(BasePerformer):
     # -- its result
 
     async def _settle_doubt(self, entry: Entry) -> tuple[Observation, bytes | None] | None:
-        """Return the result of a call that began in an earlier process, or was given up; None to make it again."""
+        """Return the result of a call that began in an earlier process, or was given up; None to make it again, or to
+        go on with it after the user has answered a question of its tool. Raises `Suspend` until then."""
+        if (answer := self._find_answer(entry)) is not None:
+            if (entry.run, entry.key) in held_calls or answer.strip().lower() not in REFUSALS:
+                return None
+            said = "The user declined a question of the tool. The call was not completed."
+            self._unreported.add(entry.key)
+            return self._add_notes(entry, Observation(said, trouble="refused")), None
         verdict, tool = await verify_call(self.engine, entry), entry.tool
         made = verdict.result
         if made is None and (verdict.is_over or (tool is not None and self._may_repeat(tool))):
@@ -291,6 +305,21 @@ class CallTool(BasePerformer):
         made = made or Observation(f"{describe_doubt(entry.asked)} {verdict.text}".strip(), trouble="in_doubt")
         self._unreported.add(entry.key)
         return self._add_notes(entry, made), self.engine.artifacts.encode_new(made.value)
+
+    def _find_answer(self, entry: Entry) -> str | None:
+        """Return the user's last answer to a question of the tool, if the tool may go on with it: the call goes on in
+        this process, the question has a state, or no answer was used yet, so that the call can be made from the start.
+        None if it is in doubt. Raises `Suspend` if a question is open."""
+        rows = [(key, found) for key, found in self.engine.journal.items() if key.startswith(f"{entry.key}:")]
+        asked = [(key, found) for key, found in rows if read_key(key).asked.startswith("q")]
+        used = {key for key, _ in rows if read_key(key).asked.startswith("u")}
+        if asked and asked[-1][1].asked.state is not None:
+            used &= {asked[-1][0].replace(":q", ":u")}
+        if not asked or (used and (entry.run, entry.key) not in held_calls):
+            return None
+        if waits := [make_open_question(entry.run, key, entry.step, each.asked) for key, each in asked if each.is_open]:
+            raise Suspend(*waits)
+        return str(asked[-1][1].value)
 
     async def _verify(self, entry: Entry, made: Observation) -> Observation:
         """Return what became of a call that is in doubt while its run goes on."""

@@ -18,6 +18,7 @@ from plait.core import Act, Answered, Failed, LimitNear, Observation, Stopped
 from plait.core.text import sentence
 from plait.runtime.chain import Admitted
 from plait.runtime.guard import Entry, LimitReached, Suspend
+from plait.runtime.performers.background_calls import STARTED, BackgroundCalls
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tool import CallTool, is_inline, is_repeatable, line_of, read_call
 from plait.runtime.run_journal import NOTHING
@@ -45,6 +46,7 @@ class CallTools(BasePerformer):
         self.results: dict[str, Observation] = {}
         """The results that are too long to be shown, by the key of the call, such as "3.0"."""
         self._tool = CallTool(engine)
+        self.background = BackgroundCalls(engine)
 
     async def take(self, key: str, effect: Act, *, started: bool, beside: int) -> tuple[Observation, ...]:
         """Make the calls, or return their recorded results. Raises `EndedByTool` if one of them ends the run."""
@@ -62,15 +64,14 @@ class CallTools(BasePerformer):
             make(engine.run_id, f"{key}.{i}", engine.steps, call, call, tools.get(call.tool))
             for i, call in enumerate(calls)
         ]
-        if len(entries) == 1:
+        if len(entries) == 1 and not self.background.takes(entries[0]):
             seen: tuple[Observation, ...] = (await engine.perform(entries[0], self._tool),)
         else:
             seen = await self._take_all(entries)
-        longest, ending = engine.run_spec.context.observation_chars, None
+        ending = None
         for entry, observation in zip(entries, seen, strict=True):
-            self._tool.report(entry, observation)
-            if len(observation.text) > longest:
-                self.results[entry.key] = observation
+            if entry.key not in self.background.begun:
+                self.report(entry, observation)
             if observation.ends and ending is None:
                 ending = observation
         if ending is None:
@@ -82,6 +83,12 @@ class CallTools(BasePerformer):
             Answered(answer) if ending.stopped is None else structs.replace(ending.stopped, answer=answer)
         )
 
+    def report(self, entry: Entry, result: Observation) -> None:
+        """Report the result of a call, and keep it if it is too long to be shown."""
+        self._tool.report(entry, result)
+        if len(result.text) > self.engine.run_spec.context.observation_chars:
+            self.results[entry.key] = result
+
     async def _take_all(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         """Admit several calls, carry them out, and settle their results."""
         engine, chain = self.engine, self.engine.chain
@@ -92,6 +99,9 @@ class CallTools(BasePerformer):
         seen: list[Observation] = []
         try:
             for i in sorted(range(len(entries)), key=lambda i: not begun[i]):
+                if entries[i].key in self.background.begun:  # the act was interrupted by a question
+                    results[i] = _describe_start(entries[i])
+                    continue
                 try:
                     admitted[i] = await engine.chain.admit(entries[i], self._tool)
                 except Suspend as why:
@@ -100,13 +110,18 @@ class CallTools(BasePerformer):
                     if not any(begun):
                         raise  # nothing has started: the whole act gets the signal
                     admitted[i] = chain.refuse(entries[i], self._tool, f"The call is refused: {sentence(why.detail)}")
+            for i, each in enumerate(admitted):
+                if each is None or not self.background.takes(each.entry) or each.result is not UNSET:
+                    continue
+                if each.found.value is UNSET or each.found.has_begun:  # else it was refused
+                    self.background.begin(each)
+                    admitted[i], results[i] = None, _describe_start(each.entry)
             await self._carry_out(admitted, results)
             if waits := [each for each in results if isinstance(each, Suspend)]:
                 raise Suspend(*(question for why in waits for question in why.questions))
             for i, each in enumerate(admitted):
-                assert each is not None
                 admitted[i] = None  # the chain itself tells or releases the guards of what it settles
-                seen.append(await chain.settle(each, results[i]))
+                seen.append(results[i] if each is None else await chain.settle(each, results[i]))
             return tuple(seen)
         except BaseException:
             for each, result in zip(admitted, results, strict=True):
@@ -162,3 +177,7 @@ class CallTools(BasePerformer):
         is_quick = all(is_inline(each) and is_repeatable(each) for each in tools)
         asks = any(each is not None and each.requires_approval for each in tools)
         return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
+
+
+def _describe_start(entry: Entry) -> Observation:
+    return Observation(STARTED.format(key=entry.key))

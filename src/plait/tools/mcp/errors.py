@@ -27,6 +27,13 @@ def find_fault(error: BaseException) -> Fault:
     return Fault("lost" if error.message.startswith(("Connection closed", "SSE stream")) else "")
 
 
+def find_status(error: BaseException | None) -> int:
+    """Return the HTTP status of an error, or of the first in a group; 0 if there is none."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return find_fault(error).status if error is not None else 0
+
+
 def may_be_unknown_session(error: Exception) -> bool:
     """Return whether a server's answer may say that it does not know the session."""
     fault = find_fault(error)
@@ -73,7 +80,8 @@ def describe_failure(server: McpServer, error: BaseException, stderr: str) -> Pl
             )
         case _ if status in (401, 403):
             text = f"refuses the request ({status}: {words})."
-            hint = "Give headers={'Authorization': 'Bearer $NAME'}, where the variable NAME has the token."
+            hint = "Give headers={'Authorization': 'Bearer $NAME'}, where the variable NAME has the token. "
+            hint += f"Or log in, if the server has OAuth: plait mcp login {server.label}"
         case _ if status == 429 or status >= 500:
             text, hint = f"answered {status} ({words}).", "Try again later."
         case _ if fault.kind == "forgotten":
@@ -83,9 +91,7 @@ def describe_failure(server: McpServer, error: BaseException, stderr: str) -> Pl
             text = f"answered {status or 'with an error'} ({words})."
             hint = "Check that this is the address of its MCP endpoint, often /mcp."
             if status in (400, 404, 405):
-                hint += (
-                    " Plait cannot use an older server with HTTP+SSE, often at /sse: update it, or bridge it to stdio."
-                )
+                hint += " An older server, with HTTP+SSE, often has it at /sse."
         case _:
             text, hint = f"cannot be reached ({words}).", "Check that it is running, and check the address."
     return McpServerUnavailable(f"The MCP server {server.label} {text}", hint=hint)

@@ -12,13 +12,15 @@ import asyncio
 import json
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Literal, TypeAlias
 
 import httpx2
 import mcp_types as types
 import msgspec
-from anyio.abc import ObjectReceiveStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.streamable_http import MCP_SESSION_ID
 from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -26,6 +28,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from plait.core.secrets import Scrubber
 from plait.core.text import clean
 from plait.tools.mcp.schema import repair_schema
 
@@ -98,7 +101,7 @@ def repair_result(result: dict[str, Any]) -> dict[str, Any]:
         "serverInfo": {"name": "server", "version": "0"},
         "tools": tools,
         "nextCursor": str(cursor) if isinstance(cursor, str | int) else None,
-        "content": [],
+        **{name: [] for name in ("content", "resources", "resourceTemplates", "contents", "prompts", "messages")},
         "resultType": "complete",
         "cacheScope": "private",
         "ttlMs": 0,
@@ -134,13 +137,17 @@ def _repair_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
-    """Receives the messages of a server, with results repaired, and with replies that the SDK could not read."""
+    """Receives the messages of a server, with results repaired, and with replies that the SDK could not read. What
+    `scrubber` returns removes the user's secrets from each."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, scrubber: Callable[[], Scrubber] = Scrubber) -> None:
+        self._stream, self._scrubber = stream, scrubber
 
     async def receive(self) -> SessionMessage | Exception:
         item: SessionMessage | Exception = await self._stream.receive()
+        if isinstance(item, SessionMessage) and (scrub := self._scrubber()):
+            sent = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            item.message = types.jsonrpc_message_adapter.validate_json(scrub.text(sent), by_name=False)
         if isinstance(item, Exception):
             message = _find_message(item)
             digits = str(message.get("id")).removesuffix(".0")
@@ -155,6 +162,11 @@ class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+    @property
+    def last_context(self) -> Context | None:
+        """The context in which the last message was received, for the SDK."""
+        return getattr(self._stream, "last_context", None)
 
 
 def _find_message(error: Exception) -> dict[str, Any]:
@@ -188,6 +200,33 @@ class McpHttpClient(httpx2.AsyncClient):
             reply = make_error(id, f"{type(error).__name__}: {error}", Fault("refused" if is_unsent else "lost"))
         content = json.dumps(reply).encode()
         return httpx2.Response(200 if is_request else 503, headers=headers, content=content, request=request)
+
+
+class OldHttpClient(McpHttpClient):
+    """An HTTP client for the transport of 2024, in which replies come on one stream. What becomes of a message that the
+    server does not take goes to `failures`, as its reply."""
+
+    def __init__(self, failures: ObjectSendStream[SessionMessage | Exception], **options: Any) -> None:
+        super().__init__(**options)
+        self._failures = failures
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        response = await super().send(request, **options)
+        asked = json.loads(request.content) if request.method == "POST" else {}
+        if "id" in asked and "method" in asked and not response.has_redirect_location:
+            reply = json.loads(response.content)
+            if reply["error"]["data"][MARK]["kind"] != "unreadable":  # a message that was taken has no answer here
+                await self._failures.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply)))
+        return response
+
+
+async def forward_messages(
+    read: ObjectReceiveStream[SessionMessage | Exception], send: ObjectSendStream[SessionMessage | Exception]
+) -> None:
+    """Pass on the messages of a stream until it ends."""
+    async with send:
+        async for item in read:
+            await send.send(item)
 
 
 async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import PurePath
 from string import Template
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -48,7 +48,8 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     It is either a `command`, which runs in the folder `cwd`, or at a `url`. A value None in `env` or `headers` is one
     that the journal does not store. `only` has the server's own names of tools. `prefix` comes before their names.
     `timeout` limits a call and `start` limits connecting, in seconds. With `trust`, Plait believes the server that a
-    tool changes nothing. Raises `ConfigError` for a contradiction.
+    tool changes nothing. `sampling`: it may ask the run's models. `resources`: the tools include one that reads its
+    resources. `protocol`: "2025" for a server that asks only in that of 2025. Raises `ConfigError` for a contradiction.
     """
 
     command: tuple[str, ...] = ()
@@ -61,6 +62,9 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     timeout: float | None = None
     start: float = START_SECONDS
     trust: bool = False
+    sampling: bool = False
+    resources: bool = False
+    protocol: Literal["", "2025"] = ""
 
     def __post_init__(self) -> None:
         if not self.command and not self.url:
@@ -134,7 +138,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     def connection_key(self) -> tuple[Any, ...]:
         """Return what is equal for all descriptions that share a connection. Raises as `values_of`."""
         values = (frozenset(self.values_of(field).items()) for field in ("env", "headers"))
-        return (self.command, self.cwd, self.address, *values)
+        return (self.command, self.cwd, self.address, self.sampling, self.protocol, *values)
 
     @property
     def word(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
@@ -16,7 +17,10 @@ from plait.core.messages import JSON
 from plait.core.text import clean
 from plait.core.tools import ToolSpec
 from plait.installation import install_hint
-from plait.tools.call_context import call_services
+from plait.tools.call_context import call_services, held_calls
+from plait.tools.mcp.answer_server import answer_server
+from plait.tools.mcp.pending_call import PendingCall
+from plait.tools.mcp.resources import READ, describe_resources, format_prompt, list_prompts, read_resource
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
 from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
@@ -31,6 +35,12 @@ if TYPE_CHECKING:
 
     from plait.tools.mcp.connection import McpConnection
 
+T = TypeVar("T")
+_CANNOT_ASK = re.compile("back-channel|server-initiated requests is unavailable")
+"""What the Python SDK and FastMCP say when a tool asks in the protocol of 2026, which has another way."""
+
+MAX_HELD = 16
+"""Calls that this process holds open while their runs wait for the user. The oldest is ended when there are more."""
 MAX_DESCRIPTION = 4_000
 """Characters of a tool's description that a model sees."""
 
@@ -45,6 +55,9 @@ def mcp(
     timeout: float | None = None,
     start: float = START_SECONDS,
     trust: bool = False,
+    sampling: bool = False,
+    resources: bool = False,
+    protocol: Literal["", "2025"] = "",
 ) -> tuple[Tool, ...]:
     """Return the tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
 
@@ -63,10 +76,15 @@ def mcp(
         start: Seconds to connect and to list the tools.
         trust: Whether to believe the server that a tool changes nothing, that a call may be repeated, or that a
             result holds nothing that strangers wrote.
+        sampling: Whether the server may ask the run's model during a call. The run's limits hold, and the journal has
+            each request.
+        resources: Whether to add the tool `read_resource`, which lists and reads the server's resources.
+        protocol: "2025" for a server that can ask the user or a model only in the protocol of 2025.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
     options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
+    options |= {"sampling": sampling, "resources": resources, "protocol": protocol}
     options["only"] = None if only is None else tuple(only)
     if isinstance(server, (str, list, tuple)):
         return McpToolSource(
@@ -78,6 +96,41 @@ def mcp(
     return McpToolSource(
         McpServer(command=(str(getattr(server, "name", "server")),), **options), in_process=server
     ).load_tools()
+
+
+def mcp_prompts(server: str | Sequence[str] | MCPServer) -> dict[str, str]:
+    """Return the prompts that an MCP server offers to users: what each is for, by name, with its arguments.
+
+    `server` is as for `plait.mcp`. This blocks. Raises `ConfigError` if the server cannot be reached.
+    """
+    return MCP_LOOP.wait(list_prompts(_find_source(server).connect()))
+
+
+def mcp_prompt(server: str | Sequence[str] | MCPServer, name: str, /, **arguments: str) -> str:
+    """Return a prompt of an MCP server as a question for `Agent.run`. The server has written it, so read it first.
+
+    `server` is as for `plait.mcp`. This blocks. Raises `ToolError` if the server has no such prompt, or wants other
+    arguments.
+    """
+    return MCP_LOOP.wait(format_prompt(_find_source(server).connect(), name, arguments))
+
+
+def _find_source(server: str | Sequence[str] | MCPServer) -> McpToolSource:
+    if isinstance(server, (str, list, tuple)):
+        return McpToolSource(parse_server(server))
+    return McpToolSource(McpServer(command=(str(getattr(server, "name", "server")),)), in_process=server)
+
+
+def mcp_login(address: str, *, paste: Callable[[str], str] | None = None) -> None:
+    """Log in at an MCP server that wants OAuth, in the browser, for all runs of this user.
+
+    `paste` gets the address that the user must open, and returns the address to which the browser was sent then. None:
+    Plait opens the browser of this machine and waits. This blocks. Raises `ConfigError` if the login fails.
+    """
+    require_mcp()
+    from plait.tools.mcp.login import make_login
+
+    MCP_LOOP.wait(make_login(parse_server(address).address, paste))
 
 
 def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
@@ -138,8 +191,13 @@ class McpToolSource:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
             raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
-        listed = MCP_LOOP.wait(self._connection().list_tools())
-        return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
+        listed = MCP_LOOP.wait(self.connect().list_tools())
+        named = self._name_tools(listed)
+        tools = tuple(self.make_tool(self._describe(tool, name)) for name, tool in named.items())
+        if not self._server.resources:
+            return tools
+        text = MCP_LOOP.wait(describe_resources(self.connect()))
+        return (*tools, self.make_tool(self._describe_reader(clean(text), self._reader_name(named))))
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
         function = partial(self._call, spec, is_recorded)
@@ -150,6 +208,21 @@ class McpToolSource:
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
         return make_safe_name(f"{self._server.short_name}_{name}")
+
+    def _reader_name(self, named: Iterable[str]) -> str:
+        """Return the name of the tool that reads resources."""
+        prefix = self._name or self._server.prefix
+        name = make_safe_name(f"{prefix}_read_resource" if prefix else "read_resource")
+        return f"{name}_2" if name in named else name
+
+    def _describe_reader(self, text: str, name: str) -> ToolSpec:
+        more = f" ... (call {name} without uri for the whole list)"
+        text = f"Reads a resource of the MCP server {self._server.label}. Without uri, lists them. {text}"
+        text = text if len(text) <= MAX_DESCRIPTION else text[:MAX_DESCRIPTION] + more
+        # The protocol says that reading changes nothing. But the address that is read may tell a stranger something.
+        trust = self._server.trust
+        foreign = not trust and self._in_process is None
+        return ToolSpec(name, text, READ, read_only=trust, idempotent=True, open_world=True, foreign=foreign)
 
     def find_tool(self, listed: Iterable[ListedTool], name: str) -> ListedTool | None:
         """Return the server's tool that has a name in Plait, also one that was changed for another tool or a loop."""
@@ -163,35 +236,59 @@ class McpToolSource:
             named = {change(own): tool for own, tool in named.items() for change in (make_python_name, self.qualify)}
         return named.get(name)
 
-    def _connection(self) -> McpConnection:
-        if find_spec("mcp") is None:
-            hint = install_hint("mcp")
-            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+    def connect(self) -> McpConnection:
+        """Return the connection to the server, which opens with the first request. Raises `ConfigError`."""
+        require_mcp()
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
-        services, report = call_services(), None
+        services = call_services()
+        call: PendingCall | None = held_calls.pop(services.place, None) if services is not None else None
+        if call is None or await _on_mcp_loop(call.is_lost()):
+            call = PendingCall(partial(self._call_in_background, spec, is_recorded, arguments), services)
+        call.services = services
         if services is not None:
-            report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
-        work = self._call_in_background(spec, is_recorded, arguments, report)
-        return await asyncio.wrap_future(MCP_LOOP.submit(work))
+            call.report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
+        while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
+            try:
+                reply = await answer_server(self._server, spec, call, request)
+            except (Exception, asyncio.CancelledError):
+                MCP_LOOP.submit(call.cancel())
+                raise
+            except BaseException:  # the run waits for the user, and the call goes on meanwhile
+                call.waiting = request
+                assert services is not None
+                held_calls[services.place] = call
+                if len(held_calls) > MAX_HELD:
+                    MCP_LOOP.submit(held_calls.pop(next(iter(held_calls))).cancel())
+                raise
+            call.waiting = None
+            await _on_mcp_loop(request.answer(reply))
+        return await _on_mcp_loop(call.result())
 
     async def _call_in_background(
-        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
+        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], call: PendingCall
     ) -> Any:
-        connection = self._connection()
-        tool = self.find_tool(connection.tools or await connection.list_tools(), spec.name)
+        connection = self.connect()
+        listed = connection.tools or await connection.list_tools()
+        tool = self.find_tool(listed, spec.name)
+        if tool is None and self._server.resources:
+            name = self._reader_name(self._name_tools(listed))
+            if spec.name in (name, make_python_name(name), self.qualify(name)):
+                return await read_resource(connection, arguments.get("uri"))
         if tool is None:
             raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
         try:
-            result = await connection.call_tool(tool.name, arguments, spec.repeatable, report)
+            result = await connection.call_tool(tool.name, arguments, spec.repeatable, call)
             return read_result(result, tool.output_schema)
         except ToolError as error:
-            if not is_recorded or self._describe(tool, spec.name) == spec:
-                raise
             note = "The server has changed its description of this tool since the run began."
+            if _CANNOT_ASK.search(str(error)):
+                note = 'This server asks only in the protocol of 2025: the user must give it protocol="2025".'
+            elif not is_recorded or self._describe(tool, spec.name) == spec:
+                raise
             raise type(error)(f"{error} ({note})") from error
 
     def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
@@ -237,6 +334,17 @@ class McpToolSource:
         )
 
 
+def require_mcp() -> None:
+    """Raise `ConfigError` if the extra `mcp` is not installed."""
+    if find_spec("mcp") is None:
+        hint = install_hint("mcp")
+        raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+
+
 def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
     with suppress(RuntimeError):  # the loop of the run is closed
         loop.call_soon_threadsafe(listener, text)
+
+
+async def _on_mcp_loop(work: Coroutine[Any, Any, T]) -> T:
+    return await asyncio.wrap_future(MCP_LOOP.submit(work))

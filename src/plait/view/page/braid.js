@@ -4,6 +4,7 @@
 import {
   bdi, button, duration, fieldsOf, flat, line, link, money, number, problem, runAddress, shown, tokens, WORDS,
 } from "./dom.js";
+import { doing } from "./acts.js";
 import { html } from "./html.js";
 import { long } from "./text.js";
 import { todoList } from "./todo.js";
@@ -54,6 +55,8 @@ const DEFAULTS = {
   user: "",
   // the address of a file
   file: () => null,
+  // cancels a call: cancel(key)
+  cancel: null,
   // draws the steps of a child run: child(id, place)
   child: null,
   isLive: false,
@@ -255,7 +258,12 @@ export class Braid {
     const inside = [html`<code class="tool">${shown(item.tool)}</code>`, input];
     const drawn = [part("action", "action", inside, !fields && changeTo(item), (item.changed || item.by) && receipt)];
     for (const [id, status] of Object.entries(item.children || {})) drawn.push(this.childRun(id, status));
-    if (item.state === "running") drawn.push(going(bdi(item.tool), " works"));
+    if (item.state === "running") {
+      const cancel = () => doing(drawn.at(-1), () => this.cancel(item.id.slice(1)));
+      const words = `Cancel the call of ${flat(item.tool, 60)}`;
+      const control = this.cancel && button("Cancel this call", cancel, { class: "act", "aria-label": words });
+      drawn.push(going(bdi(item.tool), " works ", control));
+    }
     if (item.state !== "done") return drawn;
     const label = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
     drawn.push(
@@ -367,6 +375,7 @@ export class Braid {
 export const braidOptions = (source, id) => ({
   rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
   file: (file) => source.file(id, file),
+  cancel: source.cancelCall ? (call) => source.cancelCall(id, call) : null,
   isLive: source.live,
   missing: `All of it: plait show ${id} --full`,
   child: async (child, place) => {

@@ -128,6 +128,13 @@ class Talk {
     this.composer.going(this.turns.at(-1)?.version.status);
   }
 
+  // A message that came after the last step of a run is the draft of the next one.
+  offer(late) {
+    if (!late.length || this.composer.area.value) return;
+    this.composer.put(late.map((each) => each.text).join("\n"));
+    this.notice.textContent = "The agent had ended before it read this: send it as the next message.";
+  }
+
   lost(gone) {
     this.notice.textContent = gone ? "The connection is lost; trying again." : "";
   }
@@ -140,6 +147,14 @@ class Talk {
   }
 
   async send({ text, files, chosen }) {
+    const going = this.turns.at(-1);
+    if (["running", "queued"].includes(going?.version.status)) {
+      if (chosen.length) throw new Error("A run that goes on takes no files. Remove them, or send them with the next message.");
+      await server.sendTo(going.run, text);
+      this.composer.put("");
+      await going.drawSent();
+      return;
+    }
     const turn = sending(text, chosen);
     this.composer.put("");
     keepDraft(this.session, text); // until the server has it, a reload must not lose it

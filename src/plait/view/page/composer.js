@@ -51,8 +51,8 @@ export class Composer {
     this.choose = html`<input type="file" multiple hidden aria-label="Files" onchange=${chosen}>`;
     this.sender = button(words, () => this.send(), { class: "main-act", type: "submit" });
     this.stopper = button("Stop", onStop, { class: "stop", hidden: true });
-    const attach = button("Attach", () => this.choose.click(), { "aria-label": "Attach files" });
-    this.left = html`<div class="composer-left">${attach}${this.choose}</div>`;
+    this.attach = button("Attach", () => this.choose.click(), { "aria-label": "Attach files" });
+    this.left = html`<div class="composer-left">${this.attach}${this.choose}</div>`;
     this.buttons = html`<div class="buttons">${this.stopper}${this.sender}</div>`;
     this.place = html`<form class="composer" aria-label=${label} onsubmit=${(event) => event.preventDefault()}>
       ${this.chips}${this.area}${this.wrong}<div class="composer-bar">${this.left}${this.buttons}</div></form>`;
@@ -135,11 +135,13 @@ export class Composer {
     }
   }
 
-  // While a run goes on, the conversation takes no message.
+  // While a run goes on, a message is one to it.
   going(status) {
     const goes = ["running", "queued", "waiting"].includes(status);
     this.stopper.hidden = !goes;
-    this.sender.hidden = goes;
-    this.area.placeholder = status === "waiting" ? "Answer the question above first" : "Write a message";
+    this.sender.hidden = status === "waiting";
+    this.attach.hidden = goes;
+    const words = { waiting: "Answer the question above first", running: "Write to the agent while it works" };
+    this.area.placeholder = words[status] || "Write a message";
   }
 }

@@ -116,6 +116,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const addTask = async () => (await import("./datasets.js")).addTaskDialog(source, run);
   const braid = new Braid(list, {
     ...braidOptions(source, id),
+    ...(may.change ? {} : { cancel: null }),
     answer: () => run.answer,
     describe: (name) => run.tools.find((each) => each.name === name)?.what,
     user: run.user,

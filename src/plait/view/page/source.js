@@ -66,6 +66,10 @@ export const server = {
   comparison: (name) => opened("comparison", { name }),
   resume: (id, body) => post(`v1/runs/${encodeURIComponent(id)}/${"answer" in body ? "answer" : "resume"}`, body),
   cancel: (id) => post(`v1/runs/${encodeURIComponent(id)}/cancel`, {}),
+  // Messages to a run that goes on, and what became of them.
+  sendTo: (id, text) => post(path("runs", id, "messages"), { text }),
+  sent: (id) => get(["runs", id, "messages"]).then((got) => got.messages),
+  cancelCall: (id, call) => post(path("runs", id, "calls", call, "cancel"), {}),
   fork: (id, body) => post(path("runs", id, "fork"), body),
   changeable: (id) => get(["runs", id, "change"]),
   differences: (a, b, step = "") => get(["sides", "differences"], { a, b, step }),

@@ -41,10 +41,12 @@ export class Turn {
     this.asks = html`<div class="asks"></div>`;
     this.how = html`<div></div>`;
     this.todo = html`<div></div>`;
+    this.meanwhile = html`<ul class="meanwhile" aria-label="Messages while it worked"></ul>`;
     this.steps = html`<div></div>`;
     this.acts = html`<div class="turn-acts"></div>`;
+    const { head, todo, meanwhile, answer, asks, how, steps, acts } = this;
     this.place = html`<article class="turn" aria-label="Message and answer">${this.you}
-      <div>${this.head}${this.todo}${this.answer.place}${this.asks}${this.how}${this.steps}${this.acts}</div></article>`;
+      <div>${head}${meanwhile}${todo}${answer.place}${asks}${how}${steps}${acts}</div></article>`;
     this.update(data);
   }
 
@@ -133,6 +135,7 @@ export class Turn {
       if (gone) return;
       this.may = found.may || {};
       page.keep(() => this.take(found));
+      await this.drawSent();
       const take = (news) => page.keep(() => this.take(news));
       const write = (steps) => page.keep(() => this.write(steps));
       this.stop = server.watchRun(this.run, found.seq, take, (lost) => page.lost(lost), write, { answers: 1 });
@@ -147,16 +150,30 @@ export class Turn {
     this.trace.take(news);
     drawTodo(this.todo, this.trace.items.values());
     if (news.waiting) this.waits = news.waiting;
+    const isRead = news.steps?.some((step) => step.items.some((item) => item.word === "message"));
+    if (this.hasSent && isRead) this.drawSent();
     const is = news.run?.status;
     if (is && is !== this.version.status) {
       this.version.status = is;
       if (is !== "running") announce(is === "waiting" ? "The agent waits for you." : `The run is ${is}.`);
       this.page.changed();
       if (is !== "waiting") this.page.refresh();
+      if (this.hasSent && !FOLLOWED.includes(is)) this.drawSent().then((late) => this.page.offer(late));
       if (FOLLOWED.includes(is)) this.draw();
     }
     this.say(this.isWriting ? "writes …" : this.trace.doing);
     this.drawAsks();
+  }
+
+  // Draws what was sent to the run while it went on. Returns what it did not read.
+  async drawSent() {
+    const sent = await server.sent(this.run);
+    this.hasSent = sent.length > 0;
+    const words = { taken: "read", waiting: "read before the next step", late: "not read: the run had ended" };
+    const drawn = sent.map((each) => html`<li><span class="said-by-you"><bdi>${shown(each.text)}</bdi></span>
+      <span class="quiet">${words[each.state]}</span></li>`);
+    this.page.keep(() => this.meanwhile.replaceChildren(...drawn));
+    return sent.filter((each) => each.state === "late");
   }
 
   say(words) {
