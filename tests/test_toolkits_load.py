@@ -82,6 +82,7 @@ OUTSIDE = {
 """They return what is on the web, in files or in the output of commands: strangers may have written it."""
 NOT_OUTSIDE = {
     "calculator": "a number",
+    "run_python": "what code of the model prints",
     "get_current_date": "the clock of this machine",
     "run_sql_query": "a table of the run: the tool that made it has the mark",
     "get_table_row": "a table of the run",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -326,3 +329,83 @@ def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) 
     assert "OPENAI_API_KEY is not set" in ask_once("openai:gpt-5", "?")
     with pytest.raises(ConfigError, match="No model is named"):
         ask_model(" ")
+
+
+# --- the web search without a key
+
+
+class FakeEngines:
+    """The package `ddgs`, as version 9.16 has it: what the engines answer, or raise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answer: list[dict[str, str]] | str = []
+        self.asked: list[tuple[Any, ...]] = []
+        module, errors = ModuleType("ddgs"), ModuleType("ddgs.exceptions")
+        module.__spec__ = ModuleSpec("ddgs", None)
+        names = ("DDGSException", "RatelimitException", "TimeoutException")
+        base = type(names[0], (Exception,), {})
+        self.errors = {name: base if name == names[0] else type(name, (base,), {}) for name in names}
+        vars(errors).update(self.errors)
+        engines = self
+
+        class DDGS:
+            def __init__(self, proxy: str | None = None, timeout: int | None = 5) -> None:
+                engines.asked.append((proxy, timeout))
+
+            def text(self, query: str, *, max_results: int) -> list[dict[str, str]]:
+                engines.asked.append((query, max_results))
+                if isinstance(engines.answer, str):
+                    kind, _, said = engines.answer.partition(": ")
+                    raise engines.errors[kind](said)
+                return engines.answer
+
+        vars(module)["DDGS"] = DDGS
+        monkeypatch.setitem(sys.modules, "ddgs", module)
+        monkeypatch.setitem(sys.modules, "ddgs.exceptions", errors)
+
+
+PAGE = {"title": "Ghent", "href": "https://a.org/ghent", "body": "A city of 270,000."}
+
+
+async def test_without_a_key_public_engines_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = FakeEngines(monkeypatch)
+    engines.answer = [PAGE, {**PAGE, "title": "Port"}]
+    said = await call(websearch(timeout=7.5), "web_search", query=" how many? ")
+    assert said == (
+        "1. Ghent: A city of 270,000. (https://a.org/ghent)\n2. Port: A city of 270,000. (https://a.org/ghent)"
+    )
+    assert engines.asked == [(None, 8), ("how many?", 4)]
+
+
+async def test_a_key_or_an_address_of_a_service_still_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = FakeEngines(monkeypatch)
+    async with site({"/search": {"answer_box": {"answer": "270,000"}}}) as there:
+        assert await call(websearch(base_url=there.address, key=KEY), "web_search", query="x") == "270,000"
+        monkeypatch.setenv("SERPAPI_URL", there.address)
+        monkeypatch.setenv("SERPAPI_API_KEY", KEY)
+        assert await call(websearch(), "web_search", query="x") == "270,000"
+    assert engines.asked == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("RatelimitException: 202", "is asked to slow down. Wait a minute, then call again. Or set SERPAPI_API_KEY."),
+        ("TimeoutException: x", "gave no answer in 20 s. Try again later."),
+        ("DDGSException: No results found.", "Nothing is found for 'x'. Try fewer or other words."),
+        ("DDGSException: DNS error", "fails: DNS error. Is the network there?"),
+    ],
+)
+async def test_what_the_engines_refuse_is_a_clear_observation(
+    raised: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeEngines(monkeypatch).answer = raised
+    assert said in await refusal(websearch(), "web_search", query="x")
+
+
+async def test_without_the_package_the_error_names_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ddgs", None)
+    told_so = await refusal(websearch(), "web_search", query="x")
+    assert "SERPAPI_API_KEY" in told_so
+    assert "pip install" in told_so
+    assert "websearch" in told_so

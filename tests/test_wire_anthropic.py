@@ -236,7 +236,7 @@ def test_blocks_of_all_kinds(streamed: bool) -> None:
         ("stop_sequence", "stop"),
         ("max_tokens", "length"),
         ("model_context_window_exceeded", "length"),
-        ("pause_turn", "length"),
+        ("pause_turn", "paused"),
         ("refusal", "filter"),
         ("tool_use", "calls"),
         ("a_new_reason", "stop"),

@@ -29,6 +29,7 @@ GUARDS: dict[str, Callable[[Guard], bool]] = {
     "taint": lambda guard: guard.name == "taint",
     "spend": lambda guard: guard.name == "spend",
     "approvals": lambda guard: guard.name == "approvals",
+    "hosted": lambda guard: guard.name == "hosted",
 }
 """The built-in guards: which guards of a chain are meant by a name."""
 

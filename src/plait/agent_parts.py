@@ -14,11 +14,13 @@ import msgspec
 from plait import __version__, config, loops
 from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.hosted import HostedTool, read_hosted_word, word_of_hosted
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
 from plait.journal.store import Journal, Store
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
+from plait.models.hosted import STAND_INS, add_hosted, why_not_with_functions
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings
@@ -108,13 +110,63 @@ class AgentParts:
         """Return the agent's tools, and the words of MCP servers, whose tools can change."""
         given: list[Any] = []
         for tool in self.agent.tools:
+            if (word := word_of_hosted(tool)) is not None:  # a local tool, if no model has it
+                tool = self._find_stand_in(read_hosted_word(word))
+                if not tool:
+                    continue
             given += load(tool) if isinstance(tool, str) and not is_mcp_word(tool) else (tool,)
         return given
 
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        return self.agent._access.resolve_all(self.given_models, self.agent.settings)
+        return self.with_hosted(self.agent._access.resolve_all(self.given_models, self.agent.settings))
+
+    @cached_property
+    def hosted(self) -> tuple[HostedTool, ...]:
+        """Return the hosted tools that the agent names."""
+        words = filter(None, map(word_of_hosted, self.agent.tools))
+        return tuple(dict.fromkeys(map(read_hosted_word, words)))
+
+    @cached_property
+    def hosted_words(self) -> tuple[str, ...]:
+        """Return the words of those hosted tools that a model has. The others are local tools."""
+        return tuple([each.word for each in self.hosted if not self._find_stand_in(each)])
+
+    @property
+    def all_tools(self) -> tuple[Any, ...]:
+        """Return the tools as they were made, with the words of hosted ones."""
+        return (*self.toolset, *self.hosted_words)
+
+    def with_hosted(self, models: dict[str, Model]) -> dict[str, Model]:
+        """Return the models with the hosted tools that their providers have."""
+        return {phase: add_hosted(each, self.hosted) for phase, each in models.items()} if self.hosted else models
+
+    @cached_property
+    def _hosting_models(self) -> dict[str, Model]:
+        """Return the models with their hosted tools. Needs no key."""
+        return self.with_hosted(self.agent._access.resolve_all(self.given_models, self.agent.settings, False))
+
+    def _find_stand_in(self, tool: HostedTool) -> str:
+        """Return the word of a local tool in place of a hosted one that no model has; "" if a model has it. Raises
+        `ConfigError` if there is none, and if the models cannot use it in this run."""
+        models = {each.spec: members_of(each) for each in self._hosting_models.values()}
+        having = {spec: [tool in getattr(each, "hosted", ()) for each in members] for spec, members in models.items()}
+        for spec, found in having.items():
+            if any(found) and not all(found):
+                hint = "Choose fallback models that have it, or a local tool."
+                raise ConfigError(f"Not every model of {spec} has {tool.word}.", hint=hint)
+            with_functions = self.loop.name == "tool_calling" and len(tuple(self.agent.tools)) > len(self.hosted)
+            if any(found) and with_functions and (why := why_not_with_functions(models[spec][0])):
+                raise ConfigError(f"{spec} cannot use {tool.word} here: {why}.", hint="Or use a local tool.")
+        if any(map(any, having.values())):
+            return ""
+        if tool.name == "mcp":
+            return f"mcp:{tool.values[0]}"
+        if word := STAND_INS.get(tool.name):
+            return word
+        said = f"{tool.word}: {', '.join(having)} does not have it, and there is no local tool for it."
+        raise ConfigError(said, hint="Choose a model whose provider has it, or leave it out.")
 
     def check_models(self) -> None:
         """Check models that are words, and the settings of those that are objects. Raises `ConfigError`."""
@@ -234,6 +286,7 @@ class AgentParts:
                 "context_tokens": run_spec.context.context_tokens,
                 **({"context_text": run_spec.context_text} if run_spec.context_text else {}),
                 **({"outside": run_spec.outside} if run_spec.outside else {}),
+                **({"hosted": self.hosted_words} if self.hosted else {}),
                 **({"modules": run_spec.context.modules} if run_spec.context.modules else {}),
             },
             plait=__version__,

@@ -57,7 +57,7 @@ class AgentPlans(AgentFields[DepsT, OutputT]):
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
         await self._parts.load_tools()
-        planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str)
+        planner = self.using(loop=loop, tools=self._parts.all_tools, output=str)
         run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
@@ -93,7 +93,7 @@ class AgentPlans(AgentFields[DepsT, OutputT]):
         from plait.runtime.planning.plans import plan_of, planning
 
         loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
-        agent: Agent[DepsT, OutputT] = self.using(loop=loop, tools=tuple(self._parts.toolset))
+        agent: Agent[DepsT, OutputT] = self.using(loop=loop, tools=self._parts.all_tools)
         return agent
 
     def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:

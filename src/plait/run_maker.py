@@ -155,7 +155,7 @@ class RunMaker:
     async def prepare_replay(self, head: RunHead) -> RunSpec:
         """Return what the replay of a recorded run needs, with the requests that the agent would make. Needs no key."""
         parts, agent = self._parts, self._parts.agent
-        models = agent._access.resolve_all(parts.given_models, agent.settings, False)
+        models = parts.with_hosted(agent._access.resolve_all(parts.given_models, agent.settings, False))
         start = await self._start_recorded(head, models, None, None, replay=True)
         if start.conversation is not None:
             conversation = await change_history(start.conversation, head, agent.history, parts.store)

@@ -157,6 +157,10 @@ def risk_of_tool(word: str, folder: Path | None) -> str:
     toolkit, _, argument = re.sub(r"\A\w[\w.-]*=", "", word.strip()).strip().partition(":")
     if opens_folder(word.strip()):
         return f"use a folder with the tool {word}"
+    if toolkit == "hosted":
+        return f"let the provider of the model use {word}"
+    if toolkit == "run-python":
+        return f"run code in the sandbox with the tool {word}"
     if toolkit not in toolkit_names():
         return f"run the code of the tool {word}"
     if toolkit == "lookup" and "\0" not in argument:

@@ -16,7 +16,7 @@ from typing import Any
 from figures import Figures, line_of
 
 import plait
-from plait.core import Call, Observation, Think
+from plait.core import Call, HostedCall, Observation, Reply, Think
 
 STRANGE = "WORD-OF-A-STRANGER"
 SENT: list[str] = []
@@ -77,10 +77,13 @@ class Round:
             given["hooks"] = [Rewrites()]
         return plait.Agent("react", model=plait.Scripted([*replies, *[answer] * 3]), **given)
 
-    def reads(self) -> list[str]:
-        tool = self.random.choice(["look", "look", "fetch", "broken", ""])
-        self.read_strange |= tool in ("fetch", "broken")
+    def reads(self) -> list[Any]:
+        tool = self.random.choice(["look", "look", "fetch", "broken", "hosted", ""])
+        self.read_strange |= tool in ("fetch", "broken", "hosted")
         self.story.append(tool or "nothing")
+        if tool == "hosted":  # the provider searched while the model wrote; the model repeats what it read
+            text = act("look", key="k").replace("I act.", f"I read {STRANGE}.")
+            return [Reply(text, hosted=(HostedCall("web_search", {"query": "k"}, STRANGE),))]
         return [act(tool, key="k")] if tool else []
 
     def run(self, history: list[Any] | None) -> plait.Run[Any]:

@@ -18,6 +18,7 @@ from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.hosted import HOSTED_WORDS, PREFIX
 from plait.core.text import clean
 from plait.core.tools import MARKS
 from plait.loops import make, options_of, prompts_of
@@ -216,7 +217,9 @@ def list_tools(words: tuple[str, ...], as_object: bool) -> None:
         width = max(map(len, toolkits))
         for name, what in toolkits.items():
             click.echo(f"{name:<{width}}  {what}".rstrip())
-        click.echo("\nfile.py and module:name are your own tools; `plait tools list WORD` shows each.", err=True)
+        said = "file.py and module:name are your own tools; `plait tools list WORD` shows each."
+        names = ", ".join(f"{PREFIX}{each}" for each in HOSTED_WORDS)
+        click.echo(f"\n{said}\nTools that the provider of a model runs: {names}.", err=True)
         return
     found = tools_from(words)
     if as_object:

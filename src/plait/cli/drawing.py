@@ -18,6 +18,7 @@ from plait.cli.output import (
     describe_origin,
     format_call,
     format_code_error,
+    format_hosted,
     format_reply,
     format_seconds,
     format_stage,
@@ -29,7 +30,7 @@ from plait.core.text import clean, format_count
 from plait.models.stages import Stage, StageEnded
 from plait.runtime.run import Run
 
-COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta"}
+COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta", "provider": "blue"}
 LABEL = 14
 """Width of the column with the labels, in cells."""
 
@@ -125,6 +126,8 @@ class TerminalView(SpinnerView):
                 self._block("observation", which + text, failed=not observation.ok)
                 self._note(missing)
                 self._note(observation.note)
+            case ev.HostedCalled(call=call):
+                self._block("provider", format_hosted(call, self._limit), failed=call.failed)
             case ev.Executing(code=code):
                 self._block("action", code)
                 self._spin("the code runs")

@@ -19,6 +19,7 @@ from plait.user_files import refuse_journal
 if TYPE_CHECKING:
     from plait.core import Ran
     from plait.core import events as ev
+    from plait.core.hosted import HostedCall
     from plait.models.stages import StageEnded
 
 SHOWN = 2000
@@ -100,6 +101,12 @@ def format_call(call: Any) -> str:
     """Return the name of a call's tool and its input as JSON."""
     given = "" if call.input is None else as_json(call.input)
     return f"{call.tool} {describe_packed(given) if call.by_code else given}".rstrip()
+
+
+def format_hosted(call: HostedCall, limit: int | None = SHOWN) -> str:
+    """Return a call that a provider made by itself, and its result below."""
+    text, missing = shorten(call.text, limit)
+    return "\n".join(filter(None, (call.title, "It failed:" * call.failed, text, missing)))
 
 
 def format_code_error(ran: Ran) -> str:

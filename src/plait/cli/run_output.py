@@ -24,6 +24,7 @@ from plait.cli.output import (
     describe_tree,
     format_call,
     format_code_error,
+    format_hosted,
     format_reply,
     format_seconds,
     format_stage,
@@ -92,6 +93,8 @@ class LineView(SilentView):
                 self._write(f"Observation{which}", text)
                 self._note(missing)
                 self._note(f"({observation.note})" if observation.note else "")
+            case ev.HostedCalled(call=call):
+                self._write("Provider's call", format_hosted(call, self._limit))
             case ev.Executing(code=code):
                 self._write("Code", code)
             case ev.Executed(ran=ran):

@@ -40,6 +40,8 @@ from plait.core.errors import OutputError as OutputError
 from plait.core.errors import PlaitError as PlaitError
 from plait.core.errors import Unsupported as Unsupported
 from plait.core.events import Event as Event
+from plait.core.hosted import Citation as Citation
+from plait.core.hosted import HostedCall as HostedCall
 from plait.core.loop import Loop as Loop
 from plait.core.loop import LoopContext as LoopContext
 from plait.core.loop import LoopRun as LoopRun

@@ -166,6 +166,8 @@ T = TypeVar("T")
 Effects: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their results, and returns a `T`."""
 
+MAX_PAUSES = 10
+"""Times that a turn is continued which the provider paused."""
 SHARED_BEGINNING = 16
 """Characters that a reply, or its last line, shares with its rest if the model began again."""
 
@@ -192,6 +194,12 @@ def think(
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply: Reply = yield effect
+    for _ in range(MAX_PAUSES):
+        if reply.finish != "paused":
+            break
+        paused = Message("assistant", effect.prefill + reply.text, state=reply.state)
+        again = structs.replace(effect, messages=(*effect.messages, paused), prefill="", repair=True)
+        reply = _join_paused(reply, (yield again))
     if (rest := ask_for_rest(effect, reply)) is not None and not enough(reply.text):
         reply = join_replies(reply, (yield rest))
     reply = reply.without_unopened_reasoning()
@@ -211,6 +219,18 @@ def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
     return structs.replace(asked, prefill=asked.prefill + reply.text, schema=None, grammar=None, repair=True)
 
 
+def _join_paused(first: Reply, rest: Reply) -> Reply:
+    """Return one reply: that of a turn which the provider paused between calls of its own, and how it went on."""
+    a, b = first.state, rest.state
+    state = b
+    if a is not None and isinstance(a.data, list):
+        more = b.data if b is not None and isinstance(b.data, list) else [{"type": "text", "text": rest.text}]
+        state = structs.replace(a, data=[*a.data, *more])
+    hosted, citations = first.hosted + rest.hosted, first.citations + rest.citations
+    text, usage = first.text + rest.text, first.usage + rest.usage
+    return structs.replace(rest, text=text, usage=usage, state=state, hosted=hosted, citations=citations)
+
+
 def join_replies(first: Reply, rest: Reply) -> Reply:
     """Return one reply: the first one and its rest. A model that cannot continue begins the reply, or its last line,
     again: then that is left out of the first one."""
@@ -219,7 +239,9 @@ def join_replies(first: Reply, rest: Reply) -> Reply:
     for at in (len(text) - len(text.lstrip()), text.rfind("\n") + 1):
         if len(begun) == SHARED_BEGINNING and text.startswith(begun, at):
             text = text[:at]
-    return structs.replace(rest, text=text + rest.text, usage=first.usage + rest.usage)
+    hosted, citations = first.hosted + rest.hosted, first.citations + rest.citations
+    usage = first.usage + rest.usage
+    return structs.replace(rest, text=text + rest.text, usage=usage, hosted=hosted, citations=citations)
 
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:

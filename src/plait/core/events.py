@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from plait.core.code import Ran
+from plait.core.hosted import HostedCall
 from plait.core.loop import PieceKind
 from plait.core.outcomes import Outcome
 from plait.core.replies import Usage
@@ -131,6 +132,13 @@ class Executed(Struct, frozen=True, tag="executed"):
     ran: Ran
 
 
+class HostedCalled(Struct, frozen=True, tag="hosted_called"):
+    """The provider made a call by itself, within the reply that is complete now (see `Replied`)."""
+
+    step: int
+    call: HostedCall
+
+
 class Noted(Struct, frozen=True, tag="noted"):
     """A remark: a repair, a cut, a retry, a repeated call, a limit that is near.
 
@@ -172,6 +180,7 @@ Event: TypeAlias = (
     | Replied
     | Called
     | Observed
+    | HostedCalled
     | Executing
     | Executed
     | Noted

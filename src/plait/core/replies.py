@@ -6,14 +6,15 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from plait.core.hosted import Citation, HostedCall
 from plait.core.messages import ProviderState
 from plait.core.reasoning import split_unopened
 from plait.core.tools import Call
 
-Finish: TypeAlias = Literal["stop", "length", "full", "calls", "filter", "circle", "broken"]
+Finish: TypeAlias = Literal["stop", "length", "full", "calls", "filter", "circle", "broken", "paused"]
 """Why the model stopped writing: done (or at a stop string), cut by its token limit, cut at the longest reply that the
-model may write (which is not continued), native calls, filtered, cut by Plait because it kept repeating itself, or at a
-native call that nobody can read."""
+model may write (which is not continued), native calls, filtered, cut by Plait because it kept repeating itself, at a
+native call that nobody can read, or paused by the provider between calls of its own."""
 
 CUT: dict[Finish, str] = {
     "length": "was cut at its token limit",
@@ -21,6 +22,7 @@ CUT: dict[Finish, str] = {
     "circle": "repeated itself and was cut",
     "filter": "was refused, or cut by the endpoint's content filter",
     "broken": "holds a call that cannot be read",
+    "paused": "was paused by the provider",
 }
 """The reason of an incomplete reply, by its `finish`."""
 
@@ -66,7 +68,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known. `state`
     belongs to the assistant's message of this turn. `service_tier` is the tier that the endpoint reports, "" if none.
     `cost_reported`: the provider reported the cost; else Plait computes it from prices. `unread` is a call that the
-    endpoint could not read, in its words ("" if it sends none); such a reply is `broken` and has no text.
+    endpoint could not read, in its words ("" if it sends none); such a reply is `broken` and has no text. `hosted` are
+    the calls that the provider made by itself, `citations` the sources that the text names.
     """
 
     text: str
@@ -81,6 +84,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     service_tier: str = ""
     cost_reported: bool = False
     unread: str = ""
+    hosted: tuple[HostedCall, ...] = ()
+    citations: tuple[Citation, ...] = ()
 
     @property
     def how_cut(self) -> str:

@@ -14,10 +14,12 @@ from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
+from plait.core.hosted import HostedTool
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import OPENAI, Abilities, FollowsInput, OnText, Request, Response
 from plait.models.fallback import join_two
+from plait.models.hosted import declare, prices_per_call
 from plait.models.http import MAX_BODY
 from plait.models.presets import HOSTS
 from plait.models.prices import UNKNOWN, Rate
@@ -51,7 +53,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     protocol (`wires/`). `settings` are the user's, and override what an effect asks for. `rate_limit` holds for all
     runs of this process.
     `stated_abilities` are those that the user stated in plait.toml.
-    `context_tokens` is the size of the model's context, 0 if it is not known.
+    `context_tokens` is the size of the model's context, 0 if it is not known. `hosted` are the tools that the provider
+    runs by itself (`with_hosted`).
     """
 
     spec: str
@@ -74,6 +77,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     rate_limit: RateLimit | None = None
     stated_abilities: tuple[str, ...] = ()
     context_tokens: int = 0
+    hosted: tuple[HostedTool, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -120,7 +124,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
         target = self.target
         wire = load_wire(self.wire)
-        headers = {**wire.make_headers(self.key, self.name), **self.headers, **self.settings.extra_headers}
+        headers = {**wire.make_headers(self.key, self.name, self.hosted), **self.headers, **self.settings.extra_headers}
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         hides = bool(scrubber)
@@ -216,7 +220,22 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "rate": msgspec.to_builtins(self.rate),
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
             **({"stated_abilities": list(self.stated_abilities)} if self.stated_abilities else {}),
+            **({"hosted": [each.word for each in self.hosted]} if self.hosted else {}),
         }
+
+    def with_hosted(self, tools: tuple[HostedTool, ...]) -> ChatModel:
+        """Return the model with the hosted tools that its provider has. OpenAI has them on its Responses endpoint, so a
+        model at OpenAI's own address is asked there."""
+        wire, host = self.wire, HOSTS.get(self.provider)
+        is_own = host is not None and self.provider in ("openai", "xai") and self.endpoint == host.base_url
+        missing = any(declare(each, wire, self.provider, self.name) is None for each in tools)
+        wire = "responses" if wire == CHAT and is_own and missing else wire
+        own = tuple(each for each in tools if declare(each, wire, self.provider, self.name) is not None)
+        if not own:
+            return self
+        prices = prices_per_call(self.provider, self.name)
+        known = {each.name: prices[each.name] for each in own if each.name in prices}
+        return structs.replace(self, wire=wire, hosted=own, rate=structs.replace(self.rate, per_call=known))
 
     def _options(self, think: Think) -> WireOptions:
         abilities = self.abilities
@@ -228,7 +247,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if "temperature" in named:  # a setting of the user is never left out
                 abilities = structs.replace(abilities, temperature=True)
         dialect = HOSTS[self.provider].dialect if self.provider in HOSTS else OPENAI
-        return WireOptions(self.name, abilities, self.provider, dialect, params, self.temperature)
+        return WireOptions(self.name, abilities, self.provider, dialect, params, self.temperature, self.hosted)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
         wire, prefill = load_wire(self.wire), self._repeatable_prefill(think)

@@ -54,7 +54,8 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     - kind "unknown": no cost.
 
     `service_tiers` are the rates of replies that report this service tier ("flex", "priority"); "default" is the
-    ordinary one. `source` says where the numbers come from, `date` (YYYY-MM-DD) when they were looked up.
+    ordinary one. `per_call` has USD per call of hosted tools. `source` says where the numbers come from, `date`
+    (YYYY-MM-DD) when they were looked up.
     """
 
     kind: RateKind = "unknown"
@@ -70,6 +71,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     date: str = ""
     service_tiers: dict[str, Rate] = {}
     cache_write_1h: float | None = None
+    per_call: dict[str, float] = {}
 
     @property
     def is_known(self) -> bool:
@@ -210,8 +212,13 @@ def _describe_prices(price: Rate | Tier) -> str:
 
 
 def cost_of_reply(reply: Reply, rate: Rate, seconds: float) -> float | None:
-    """Return the cost of a decoded reply in USD: the provider's own if it reported one, else by its rate."""
-    return reply.cost if reply.cost_reported else rate.cost(reply.usage, seconds, reply.service_tier)
+    """Return the cost of a decoded reply in USD, with that of its hosted calls: the provider's own if it reported one,
+    else by its rate."""
+    if reply.cost_reported:
+        return reply.cost
+    cost = rate.cost(reply.usage, seconds, reply.service_tier)
+    billed = [each.tool for each in reply.hosted if each.billed and not each.failed]
+    return total((cost, *map(rate.per_call.get, billed))) if billed and rate.kind == "tokens" else cost
 
 
 def round_usd(usd: Decimal) -> float:
@@ -291,6 +298,18 @@ def _rate_on(date: str, provider: str, name: str, url: str) -> Rate:
     source = f"genai-prices {__version__}, {host.id}/{model.id}"
     base = at(0)
     return Rate("tokens", *base[:4], tiers, source=source, date=date, cache_write_1h=base[4])
+
+
+@lru_cache(maxsize=256)
+def bundled_call_prices(provider: str, name: str) -> dict[str, float]:
+    """Return USD per call of hosted tools by the same table. Uses no network."""
+    from datetime import UTC, datetime
+
+    found = _find_model(provider, name, "")
+    prices = found[1].get_prices(datetime.now(UTC)) if found is not None else None
+    fields = {"web_search": "web_searches_kcount", "file_search": "storage_searches_kcount"}
+    known = {tool: getattr(prices, field, None) for tool, field in fields.items()}
+    return {tool: float(price) / 1000 for tool, price in known.items() if isinstance(price, int | float | Decimal)}
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from msgspec import convert
 
 from plait.core import Reply, Think
 from plait.core.errors import ModelError
+from plait.core.hosted import read_hosted_word
 from plait.core.text import count_shared
 from plait.models.base import Abilities, Model, OnText, Request, Response
 from plait.models.chat import ChatModel
@@ -44,6 +45,7 @@ def recorded_model(described: Mapping[str, Any]) -> Model | str:
         temperature=LOCAL_TEMPERATURE if is_local else described.get("temperature"),
         settings=convert(described.get("settings", {}), ModelSettings),
         special_tokens=tuple(described.get("special_tokens", ())),
+        hosted=tuple(map(read_hosted_word, described.get("hosted", ()))),
     )
 
 

@@ -236,7 +236,14 @@ def check_spec(spec: str, config: ModelConfig) -> None:
 
 
 def require_prices(models: Iterable[Model]) -> None:
-    """Raise `ConfigError` if a price is unknown. Its hint has the lines that `plait.toml` needs."""
+    """Raise `ConfigError` if a price is unknown, of a model or of a hosted tool. Its hint has the lines that
+    `plait.toml` needs. OpenRouter reports the cost of each reply."""
+    models = list(models)
+    for model in models:
+        hosted = getattr(model, "hosted", ()) if getattr(model, "provider", "") != "openrouter" else ()
+        if words := [each.word for each in hosted if each.name not in model.rate.per_call]:
+            said = f"A limit in USD needs the price of a call of {', '.join(words)} at {model.spec}."
+            raise ConfigError(f"{said} Plait knows none.", hint="Use a limit in tokens, or another tool.")
     lacking = dict.fromkeys(split_settings(model.spec)[0] for model in models if not model.rate.is_known)
     if not lacking:
         return

@@ -344,6 +344,9 @@ def _encode_body(reply: Reply, model: str) -> bytes:
     if reply.calls:
         calls = enumerate(reply.calls)
         message["tool_calls"] = [chat_call(call.id or f"call_{i}", call.tool, _arguments(call)) for i, call in calls]
+    if reply.hosted:  # as Groq lists them
+        made = [(each.tool, json.dumps(each.input), each.text) for each in reply.hosted]
+        message["executed_tools"] = [{"type": tool, "arguments": given, "output": text} for tool, given, text in made]
     finish = {"calls": "tool_calls", "filter": "content_filter"}.get(reply.finish, reply.finish)
     if reply.calls and finish == "stop":
         finish = "tool_calls"

@@ -20,6 +20,7 @@ from plait.runtime.guards.background import BackgroundGuard
 from plait.runtime.guards.claims import ClaimsGuard, ClaimsNote
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, InheritedHookGuard, guard_hook
+from plait.runtime.guards.hosted_calls import HostedCallsGuard
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.output_check import make_output_guards
@@ -37,6 +38,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     itself obeys its own, and the limits of the run whose tool that is."""
     spec, agent = engine.run_spec, engine.run_spec.agent
     context, limits, past = spec.context, agent.limits, spec.past
+    repeats = agent.on_interrupted_call == "repeat"
 
     def make_context(entry: Entry, deps: Any = spec.deps) -> Context[Any]:
         return Context(deps, entry.run, entry.step, spec.session, user=engine.user)
@@ -60,12 +62,13 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         LimitGuard(limits, engine.tally, engine.clock, spec.phases.of),
         *make_output_guards(spec.output, make_context, is_near),
         TaintGuard(agent.taint, spec.outside),
+        HostedCallsGuard((agent.approve,), asks_after_outside=agent.taint == "ask", repeats=repeats),
         ApprovalsGuard(
             (agent.approve,),
             spec.tools,
             engine.binder,
             engine.log.scrub,
-            repeats=agent.on_interrupted_call == "repeat",
+            repeats=repeats,
             is_damaged=bool(past.lost),
             calls_in_doubt=past.calls_in_doubt,
             session_calls=past.session_calls,

@@ -109,7 +109,8 @@ def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event
             return [ev.Noted(step, "error", last.response.error)]
         case "replied", ModelCall(step=step, reply=reply) as asked if reply is not None:
             replied = ev.Replied(step, asked.phase, asked.model, reply.text, reply.usage, reply.seconds, reply.cost)
-            return [*split_reply(asked, loop, says_text), replied]
+            hosted = [ev.HostedCalled(step, each) for each in reply.hosted]
+            return [*split_reply(asked, loop, says_text), *hosted, replied]
         case "began", ToolCall(step=step, shown=call):
             return [ev.Called(step, call)]
         case "ended", ToolCall(step=step, shown=call, seen=observation) if observation is not None:

@@ -6,7 +6,7 @@ import base64
 import json
 import mimetypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plait.core import Reply
 from plait.core.attachments import IMAGE_TYPES, LONGEST_NAME, PDF, detect_media_type
 from plait.core.errors import ConfigError
 from plait.journal.store import Store, list_descendants, read_timeline
@@ -24,6 +25,7 @@ from plait.runtime.calls.artifacts import find_artifacts
 _ODD, _TYPE = re.compile(r"[^\w.+ ()-]"), re.compile(r"[\w.+-]+/[\w.+-]+")
 SEEN = (*IMAGE_TYPES, PDF)
 """Media types that the content of a file must have, whatever its tool says."""
+IMAGES = "image_generation"
 CODE = "code"
 """The `tool` of a file that the model's code made."""
 
@@ -69,7 +71,22 @@ def list_shown(timeline: Timeline) -> list[tuple[str, str, dict[str, str], bytes
         for call, seen in timeline.results
     ]
     code = [(CODE, each.key, {at.id: at.about for at in each.ran.made}, each.artifacts) for each in timeline.code]
-    return made + code
+    images = [(call.key, data) for call, reply in timeline.replies for data in _read_hosted_images(reply)]
+    hosted = []
+    for number, (key, data) in enumerate(images, 1):
+        id, head = f"image-hosted{number}", b'{"media_type": "image/png"}\n'
+        stored = msgspec.msgpack.encode({id: ("image", head + data)})
+        hosted.append((IMAGES, key, {id: f"an image of the provider, {len(data):,} bytes"}, stored))
+    return made + code + hosted
+
+
+def _read_hosted_images(reply: Reply) -> Iterator[bytes]:
+    """Yield the images that the provider made while it wrote a reply. They are in the state of the turn."""
+    state = reply.state.data if reply.state is not None and any(each.tool == IMAGES for each in reply.hosted) else None
+    for item in state if isinstance(state, list) else ():
+        if isinstance(item, dict) and item.get("type") == "image_generation_call":
+            with suppress(ValueError, TypeError):
+                yield base64.b64decode(item.get("result") or "", validate=True)
 
 
 def read_files(timeline: Timeline) -> list[RunFile]:

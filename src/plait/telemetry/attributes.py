@@ -83,13 +83,26 @@ def request_attributes(body: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def usage_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
-    """Return what a call or a run used, and its USD."""
+    """Return what a call used, and its USD. Langfuse and Logfire read the cost under names of their own."""
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+        "gen_ai.usage.cost": cost,
+        "operation.cost": cost,
+        "plait.cost_usd": cost,
+        "plait.usage.estimated": usage.estimated or None,
+    }
+
+
+def sum_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
+    """Return what a run used with all its calls, and its USD. The names are Plait's own, because backends add up the
+    usage of all spans of a trace."""
+    return {
+        "plait.usage.input_tokens": usage.input_tokens,
+        "plait.usage.output_tokens": usage.output_tokens,
         "plait.cost_usd": cost,
         "plait.usage.estimated": usage.estimated or None,
     }

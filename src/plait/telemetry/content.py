@@ -74,6 +74,9 @@ def format_reply(reply: Reply) -> list[Message]:
     parts: list[dict[str, Any]] = []
     if reply.reasoning:
         parts.append({"type": "reasoning", "content": reply.reasoning})
+    for each in reply.hosted:
+        parts.append({"type": "tool_call", "id": None, "name": each.tool, "arguments": each.input})
+        parts.append({"type": "tool_call_response", "id": None, "response": each.text})
     if reply.text or not reply.calls:
         parts.append({"type": "text", "content": reply.text})
     parts += [_format_call(call) for call in reply.calls]

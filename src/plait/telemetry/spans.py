@@ -29,7 +29,13 @@ from plait.models.base import Model, Request
 from plait.models.prices import total
 from plait.runtime.phase_models import Phases
 from plait.runtime.tracing import UNWATCHED, Scrub
-from plait.telemetry.attributes import model_attributes, provider_name, request_attributes, usage_attributes
+from plait.telemetry.attributes import (
+    model_attributes,
+    provider_name,
+    request_attributes,
+    sum_attributes,
+    usage_attributes,
+)
 from plait.telemetry.content import (
     FINISH_REASONS,
     SpanContent,
@@ -221,7 +227,7 @@ class OtelRunSpan(OtelSpan):
         limit = getattr(outcome, "limit", "")
         self._set({"plait.run.status": outcome.status, "plait.run.steps": steps, "plait.run.limit": limit})
         if self._costs:
-            self._set(usage_attributes(self._usage, total(self._costs)))
+            self._set(sum_attributes(self._usage, total(self._costs)))
         if outcome.answer is not None:
             self._set_content("gen_ai.output.messages", format_answer(outcome.answer))
         if outcome.status in ("crashed", "failed") or (outcome.status == "stopped" and outcome.answer is None):

@@ -1,13 +1,19 @@
-"""`websearch` by a service with SerpApi's form, and `wikipedia` by MediaWiki's API, which needs no key."""
+"""`websearch` by a service with SerpApi's form, or without a key by the package `ddgs`, and `wikipedia` by MediaWiki's
+API, which needs no key."""
 
 from __future__ import annotations
 
+import asyncio
 import html
+import math
+import os
 import re
+from importlib.util import find_spec
 from typing import Any
 
 from plait.core.errors import ConfigError, ToolError
-from plait.toolkits.service import SECONDS, Service, Setting, too_many_requests
+from plait.installation import install_command
+from plait.toolkits.service import SECONDS, Service, Setting, require_proxy, too_many_requests
 from plait.tools.tool import Tool, tool
 
 LONGEST = 2000
@@ -33,12 +39,13 @@ def websearch(
 
     With the choice "published" the text of a result is that of the published experiment react-on-the-wire. `base_url`
     (environment: SERPAPI_URL) is the service's address, `key` (SERPAPI_API_KEY) its key, `engine` the search engine it
-    asks.
+    asks. Without an address and a key, public search engines are asked by the package `ddgs` (extra `websearch`).
     """
     if choice not in ("", "published"):
         hint = "Write websearch or websearch:published."
         raise ConfigError(f"The web search has no choice {choice!r}.", hint=hint)
-    names = ("SERPAPI_URL", "https://serpapi.com", "SERPAPI_API_KEY", "a key of SerpApi")
+    how = f"a key of SerpApi; or search without a key: {install_command('websearch')}"
+    names = ("SERPAPI_URL", "https://serpapi.com", "SERPAPI_API_KEY", how)
     service = Service("The web search", *names, base_url, key, timeout)
 
     @tool(read_only=True, open_world=True)
@@ -51,6 +58,9 @@ def websearch(
         asked = query.strip()[:500]
         if not asked:
             raise ToolError("There is nothing to search for.", hint="Give a few words.")
+        has_service = base_url or os.environ.get("SERPAPI_URL", "").strip() or service.key(needed=False)
+        if not (choice or has_service) and find_spec("ddgs") is not None:
+            return await asyncio.to_thread(_ask_public_engines, asked, timeout)
         params = {"engine": engine, "q": asked, "api_key": service.key(), "output": "json"}
         read: dict[str, Any] = (await service.ask("/search", params=params)).json_object()
         if choice and "error" not in read:
@@ -63,6 +73,32 @@ def websearch(
         raise ToolError(f"Nothing is found for {asked!r}.", hint="Try fewer or other words.")
 
     return (web_search,)
+
+
+def _ask_public_engines(asked: str, seconds: float) -> str:
+    """Return the first pages that public search engines find. Raises `ToolError`, also where they refuse to answer."""
+    from ddgs import DDGS
+    from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
+
+    who, own = "The web search without a key", "Or set SERPAPI_API_KEY."
+    proxy = require_proxy("https://duckduckgo.com", who)
+    try:
+        engines = DDGS(proxy=proxy.url if proxy is not None else None, timeout=math.ceil(seconds))
+        pages = [each for each in engines.text(asked, max_results=RESULTS) if isinstance(each, dict)]
+    except RatelimitException:
+        raise ToolError(f"{who} is asked to slow down.", hint=f"Wait a minute, then call again. {own}") from None
+    except TimeoutException:
+        raise ToolError(f"{who} gave no answer in {seconds:g} s.", hint=f"Try again later. {own}") from None
+    except DDGSException as why:
+        if "no results" in str(why).lower():
+            raise ToolError(f"Nothing is found for {asked!r}.", hint="Try fewer or other words.") from None
+        said = " ".join(str(why).split())[:200]
+        raise ToolError(f"{who} fails: {said}.", hint=f"Is the network there? {own}") from None
+    named = {"title": "title", "body": "snippet", "href": "link"}
+    found = {"organic_results": [{new: each.get(old) for old, new in named.items()} for each in pages]}
+    if not (text := pick_answer(found)):
+        raise ToolError(f"Nothing is found for {asked!r}.", hint="Try fewer or other words.")
+    return text
 
 
 def pick_answer(read: dict[str, Any]) -> str:

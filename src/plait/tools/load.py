@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.hosted import is_hosted_word, read_hosted_word
 from plait.core.tools import ToolSpec
 from plait.installation import plugins
 from plait.tools.objects import is_toolset, tools_of_object
@@ -56,6 +57,7 @@ SHIPPED = {
     "todo": "plait.toolkits.todo_list:todo",
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
+    "run-python": "plait.toolkits.run_python:run_python",
     "all": "plait.toolkits:everything",
 }
 """The built-in toolkits, by name, because toolkits are built on tools and cannot be imported here."""
@@ -74,6 +76,9 @@ def check_word(word: str) -> None:
     """Raise `ConfigError` for an invalid word, without running code of the user or starting a server."""
     rest = _split_name(word)[1]
     name, _, text = rest.partition(":")
+    if is_hosted_word(rest):
+        read_hosted_word(rest)
+        return
     if rest.startswith(MCP) or name in SHIPPED or _is_module_word(name, text):
         return
     if rest.endswith(".py"):
@@ -91,6 +96,9 @@ def load(word: str) -> tuple[Tool, ...]:
     name, rest = _split_name(word)
     if rest.startswith(MCP):
         return _mcp_source(rest, name).load_tools()
+    if is_hosted_word(rest):
+        said = f"{read_hosted_word(rest).word} runs at the provider of a model, so there is nothing to load here."
+        raise ConfigError(said, hint="Name it among the tools of an agent, without another name.")
     found = _load(rest)
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
@@ -135,6 +143,8 @@ def anchor_word(word: str) -> str:
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
+    if is_hosted_word(rest):
+        return word
     if toolkit in FOLDERS:  # an option may follow the path
         argument, *option = re.split(r",(?=(?:read_only|trusted)\Z)", argument)
         is_list = toolkit in ("shell", "skills") and not os.path.isdir(os.path.expanduser(argument))

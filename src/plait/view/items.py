@@ -31,8 +31,9 @@ class ItemFields(TokenCounts, total=False):
 
     - `model`, a request and its reply: `phase`, `model`, `state` (asking, failed, done), `errors`, `wire` (the `seq` of
       its requests), `seconds`. With a reply: `parts` (the names of further fields with its texts: `thought1`,
-      `action2`, `answer3`), `reply` (a text without parts), `reasoning`, `finish`, `cost`, `estimated` and its tokens:
-      `in`, `out`, `cached`, `cache_writes`, `reasoning_tokens`.
+      `action2`, `answer3`; `hosted0`: a call that the provider made; `sources0`: what the text cites), `reply` (a text
+      without parts), `reasoning`, `finish`, `cost`, `estimated` and its tokens: `in`, `out`, `cached`, `cache_writes`,
+      `reasoning_tokens`.
     - `call`: `tool`, `input`, `state` (asked, running, done), `seconds`. When done: `text` (the observation), `trouble`
       ("" for none), `note` (what was added for the model), `files` (what the result shows, in words, by id),
       `edited` (the user gave this fork another result). `children` are the child runs that it started, with how they

@@ -272,13 +272,19 @@ class ViewerTimeline:
             if isinstance(event, ev.Thought | ev.Action | ev.Answer) and event.text.strip():
                 kind = ev.kind_of(event)
                 parts[f"{kind}{number}"] = self._cut(event.text.strip("\n" if kind == "action" else None))
+        is_plain = not parts
+        for number, hosted in enumerate(reply.hosted):
+            parts[f"hosted{number}"] = self._cut(f"{hosted.title}\n{hosted.text}".strip())
+        if reply.citations:
+            cited = "\n".join(f"{each.title or each.url} {each.url * bool(each.title)}" for each in reply.citations)
+            parts["sources0"] = self._cut(cited)
         item.update(parts)
         usage = reply.usage
         used = _count_tokens(usage)
         shown: ItemFields = {"parts": list(parts), "state": "done", "finish": reply.finish, "cost": reply.cost}
         if reply.reasoning:
             shown["reasoning"] = self._cut(reply.reasoning)
-        if reply.text.strip() and not parts:
+        if reply.text.strip() and is_plain:
             shown["reply"] = self._cut(reply.text)
         self._change(item["id"], {**shown, **used, "estimated": usage.estimated})
         self._sum(item["step"], **used)

@@ -20,13 +20,15 @@ Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adap
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from plait.core import Attachment, Call, Message, Think
+from plait.core.hosted import HostedTool
 from plait.models.base import Request
+from plait.models.hosted import server_name
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
 from plait.models.wires.chat_completions import choose_temperature
@@ -46,8 +48,14 @@ NAME = "anthropic"
 make_reader = MessagesReader
 PATH = "messages"
 VERSION = "2023-06-01"
-BINDING = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
-"""The header for `thinking.block_binding`."""
+BINDING = "thinking-binding-controls-2026-08-01"
+"""The beta of `thinking.block_binding`."""
+_BETAS = {
+    "web_fetch": "web-fetch-2025-09-10",
+    "code_execution": "code-execution-2025-08-25",
+    "mcp": "mcp-client-2025-11-20",
+}
+"""The betas of hosted tools."""
 MAX_STOP = 8
 """Stop strings that are sent. Plait cuts each reply at all of them itself (`TextFilter`)."""
 LIMITS = (
@@ -87,10 +95,13 @@ def encode(think: Think, options: WireOptions) -> Request:
     tools = [show_tool(tool, "input_schema") for tool in think.tools] if abilities.tools else []
     if abilities.strict:
         tools = _make_strict(tools)
+    tools += options.declare_hosted(NAME)
     if not tools and (named := dict.fromkeys(call.tool for message in messages for call in message.calls)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
         body["tool_choice"] = {"type": "none"}
+    if servers := [each.values[0] for each in options.hosted if each.name == "mcp"]:
+        body["mcp_servers"] = [{"type": "url", "url": each, "name": server_name(each)} for each in servers]
     if tools:
         body["tools"] = [*tools[:-1], _marked(tools[-1])] if marks else tools
     if blocks:
@@ -121,12 +132,14 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(PATH, _encode(body))
 
 
-def make_headers(key: str, model: str) -> Mapping[str, str]:
-    """Return the headers of the key, of the version, and of the check of thinking if the model has one."""
+def make_headers(key: str, model: str, hosted: Iterable[HostedTool] = ()) -> Mapping[str, str]:
+    """Return the headers of the key and the version, and of what is in beta: the check of thinking, hosted tools."""
+    betas = [BINDING] if _BINDS_THINKING.match(model) else []
+    betas += [_BETAS[each.name] for each in hosted if each.name in _BETAS]
     return {
         **({"x-api-key": key} if key else {}),
         "anthropic-version": VERSION,
-        **(BINDING if _BINDS_THINKING.match(model) else {}),
+        **({"anthropic-beta": ",".join(betas)} if betas else {}),
     }
 
 

@@ -1,7 +1,7 @@
 """The decoding of Anthropic's messages: one JSON body or a whole stream, added to a draft. Pure.
 
 Sources: Anthropic's documentation, pages "Streaming messages", "Handling stop reasons" and "Extended thinking"
-(2025). Blocks of server tools are not shown; they are kept in the state with all others.
+(2025). Blocks of server tools are kept in the state with all others, and read as hosted calls.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from plait.core import Usage
 from plait.models.wires.draft import Draft, read_count
+from plait.models.wires.hosted_replies import read_blocks
 from plait.models.wires.pending_calls import CALL_TYPES, PendingCall, read_call, read_input
 from plait.models.wires.pieces import GrowingText, close_part, grow
 
@@ -62,6 +63,7 @@ class MessagesReader:
     def state(self) -> list[dict[str, Any]] | None:
         """Return all blocks in order if one is neither text nor a call; None if text and calls say everything."""
         blocks = [_close(block) for block in self._draft.without_repeated(self._blocks)]
+        self._draft.hosted, self._draft.citations = read_blocks(blocks)
         is_plain = all(block.get("type") in ("text", *CALL_TYPES) for block in blocks)
         return None if is_plain or self._draft.finish is None else blocks
 

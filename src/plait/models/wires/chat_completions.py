@@ -8,12 +8,13 @@ Attachments are content parts (OpenAI's guides "Images and vision" and "File inp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from plait.core import Attachment, Message, Think, ToolSpec
+from plait.core.hosted import HostedTool
 from plait.models.base import Request
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
@@ -70,8 +71,12 @@ def encode(think: Think, options: WireOptions) -> Request:
             body["response_format"] = {"type": "grammar", "grammar": think.grammar}
         else:
             body["grammar"] = think.grammar
-    if think.tools and abilities.tools and not raw:
-        body["tools"] = [tool_json(tool, strict=abilities.strict) for tool in think.tools]
+    hosted = [] if raw else options.declare_hosted(NAME)
+    for each in [each for each in hosted if "type" not in each]:  # OpenAI has the search as a field of the body
+        body |= each
+    tools = [tool_json(tool, strict=abilities.strict) for tool in think.tools] if abilities.tools and not raw else []
+    if tools := [*tools, *(each for each in hosted if "type" in each)]:
+        body["tools"] = tools
     if abilities.stream:
         body["stream"] = True
         if abilities.stream_usage:
@@ -93,7 +98,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(COMPLETIONS if raw else CHAT_PATH, _encode(body))
 
 
-def make_headers(key: str, model: str) -> Mapping[str, str]:
+def make_headers(key: str, model: str, hosted: Iterable[HostedTool] = ()) -> Mapping[str, str]:
     """Return the header of the key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 

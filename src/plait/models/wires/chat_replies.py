@@ -14,6 +14,7 @@ from plait.core import Call, Usage
 from plait.models.prices import round_usd
 from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft, read_count
+from plait.models.wires.hosted_replies import read_message, tables_in
 from plait.models.wires.odd_json import mend, read_values
 from plait.models.wires.pending_calls import CALL_TYPES, OLDER, read_call
 
@@ -28,6 +29,8 @@ class ChatReader:
         self._state = StateCollector(draft.provider)
         self._messages = 0
         self._index = ""
+        self._cited: list[dict[str, Any]] = []
+        self._executed: list[dict[str, Any]] = []
 
     def read(self, event: dict[str, Any]) -> str:
         draft = self._draft
@@ -57,6 +60,7 @@ class ChatReader:
 
     def state(self) -> Any:
         draft = self._draft
+        draft.hosted, draft.citations = read_message(self._cited, self._executed)
         return self._state.state(draft) if self._state.is_needed and draft.is_whole and not draft.cut else None
 
     def _count(self, usage: Any) -> None:
@@ -94,6 +98,9 @@ class ChatReader:
             thought = "".join([text for text in texts if isinstance(text, str)])
         if thought and isinstance(thought, str):
             draft.add_reasoning(thought, whole)
+        if "annotations" in part or "executed_tools" in part:
+            self._cited += tables_in(part.get("annotations"))
+            self._executed = tables_in(part.get("executed_tools")) or self._executed
         self._messages += whole
         calls, group = part.get("tool_calls") or part.get("tool_call"), self._messages if whole else 0
         if not calls and (calls := part.get("function_call")):  # the older form; some endpoints send both

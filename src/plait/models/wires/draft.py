@@ -17,6 +17,7 @@ import msgspec
 from msgspec import structs
 
 from plait.core import Call, ProviderState, Reply, Think, Usage
+from plait.core.hosted import Citation, HostedCall
 from plait.core.json_schema import drop_nulls
 from plait.core.replies import Finish
 from plait.models.wires.odd_json import mend
@@ -34,18 +35,21 @@ _REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
     "filter": re.compile(
         "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation"
     ),
-    "length": re.compile("length|max_|context_window|pause_turn|token_limit|incomplete|truncat"),
+    "paused": re.compile("pause_turn"),
+    "length": re.compile("length|max_|context_window|token_limit|incomplete|truncat"),
     "calls": re.compile("tool|function"),
     "stop": re.compile(""),
 }
 """The reasons of an end in the names of all endpoints, first match first. All others mean that the model was done.
 
-`broken`: the model attempted a call that the endpoint could not read. `pause_turn`: the endpoint paused a turn with its
-own tools.
+`broken`: the model attempted a call that the endpoint could not read. `paused`: the endpoint paused a turn with its own
+tools, and continues it when it is sent back.
 """
 Cut: TypeAlias = Literal["", "stop", "length", "circle", "flood"]
 CUTS: tuple[Cut, ...] = ("", "stop", "length", "circle", "flood")
 """Why Plait reads no more of a reply: a stop string, its token limit, endless repetition, more than any reply has."""
+_STAYS = ("length", "filter", "paused")
+"""Reasons that a later, plain end does not replace."""
 _NO_END = ("", "none", "null", "finish_reason_unspecified")
 CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
@@ -83,6 +87,7 @@ class Draft:
     - `cost`: the USD that the endpoint reports; None if it reports none. `service_tier`: the tier that it reports.
     - `error`: an error object inside the body.
     - `state`: what the provider needs back with this turn, unchanged (a JSON value; None for nothing).
+    - `hosted`, `citations`: the provider's own calls, and the sources that the text names.
     - `provider`: the dialect of the endpoint ("" for none), for the reader.
     - `written`: the bytes of text, reasoning and inputs received, cut or not.
     """
@@ -98,6 +103,8 @@ class Draft:
         self.service_tier = ""
         self.error: Any = None
         self.state: Any = None
+        self.hosted: tuple[HostedCall, ...] = ()
+        self.citations: tuple[Citation, ...] = ()
         self.calls: list[PendingCall] = []
         self._names = list(map(attrgetter("name"), think.tools))
         self._places: dict[tuple[str, str], PendingCall] = {}
@@ -162,7 +169,7 @@ class Draft:
         kind = _find_kind(reason)
         if kind == "failed":
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
-        elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
+        elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in _STAYS):
             self.finish = kind
             self._unread = mend(words)[0] if kind == "broken" and isinstance(words, str) else ""
 
@@ -232,6 +239,8 @@ class Draft:
             service_tier=mend(self.service_tier)[0] if self.service_tier else "",
             state=None if self.state is None else ProviderState(wire, model, mend(self.state)[0]),
             unread=self._unread,
+            hosted=self.hosted,
+            citations=self.citations,
         )
 
     def _write(self, text: str) -> str:

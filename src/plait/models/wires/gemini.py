@@ -14,12 +14,13 @@ recordings of 2025 and 2026. `gemini_replies.py` reads the responses.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from plait.core import Attachment, Call, Message, Think
+from plait.core.hosted import HostedTool
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_completions import choose_temperature
@@ -87,8 +88,12 @@ def encode(think: Think, options: WireOptions) -> Request:
     elif parts:
         contents = [{"role": "user", "parts": parts}, *contents]
     body["contents"] = contents or [{"role": "user", "parts": [{"text": ""}]}]
-    if think.tools and abilities.tools:
-        body["tools"] = [{"functionDeclarations": [show_tool(tool, "parametersJsonSchema") for tool in think.tools]}]
+    functions = [show_tool(tool, "parametersJsonSchema") for tool in think.tools] if abilities.tools else []
+    hosted = options.declare_hosted(NAME)
+    if functions or hosted:
+        body["tools"] = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
+    if functions and hosted:
+        body["toolConfig"] = {"includeServerSideToolInvocations": True}
     config: dict[str, Any] = {}
     stop = [each for each in think.stop if each][:MAX_STOP]
     if stop and abilities.stop:
@@ -106,7 +111,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(f"{name}:{action}", _encode(body))
 
 
-def make_headers(key: str, model: str) -> Mapping[str, str]:
+def make_headers(key: str, model: str, hosted: Iterable[HostedTool] = ()) -> Mapping[str, str]:
     """Return the header of the key."""
     return {"x-goog-api-key": key} if key else {}
 
@@ -210,6 +215,8 @@ def _add_params(body: dict[str, Any], config: dict[str, Any], think: Think, opti
             settings[_SETTINGS[key]] = value
         elif value is None:
             body.pop(key, None)
+        elif key == "toolConfig" and isinstance(value, dict):
+            body[key] = {**body.get(key, {}), **value}
         elif key != "generationConfig":
             body[key] = value
     for key, value in settings.items():

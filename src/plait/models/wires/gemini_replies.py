@@ -2,7 +2,7 @@
 
 Sources: Google's documentation for the Gemini API, pages "Generating content" (`FinishReason`, `UsageMetadata`),
 "Thinking" and "Thought signatures" (2025). Parts that are neither text nor calls (code that Google ran,
-images) are not shown; they are kept in the state with all others.
+images) are kept in the state with all others; code and searches are read as hosted calls.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from plait.core import Usage
 from plait.models.wires.draft import Draft, read_count
+from plait.models.wires.hosted_replies import read_parts
 from plait.models.wires.pending_calls import PendingCall, read_call
 from plait.models.wires.pieces import GrowingText, close_part, grow
 
@@ -24,6 +25,8 @@ class ContentReader:
         self._draft = draft
         self._usage: dict[str, Any] = {}
         self._parts: list[tuple[dict[str, Any], PendingCall | None]] = []
+        self._grounding: dict[str, Any] = {}
+        self._pages: dict[str, Any] = {}
 
     def read(self, event: dict[str, Any]) -> str:
         draft = self._draft
@@ -44,6 +47,9 @@ class ContentReader:
                 continue
             draft.began = True
             candidate = _in_camel_case(candidate)
+            for name, kept in (("groundingMetadata", self._grounding), ("urlContextMetadata", self._pages)):
+                if isinstance(said := candidate.get(name), dict):
+                    kept.update(_in_camel_case(said))
             content, reason = candidate.get("content"), candidate.get("finishReason")
             parts = content.get("parts") if isinstance(content, dict) else None
             for part in parts if isinstance(parts, list) else [parts]:
@@ -54,7 +60,9 @@ class ContentReader:
         return shown
 
     def state(self) -> list[dict[str, Any]] | None:
-        parts = [close_part(part) for part in self._draft.without_repeated(self._parts)]
+        draft, once = self._draft, "gemini-2" in self._draft.model  # Google bills a grounded reply of these once
+        parts = [close_part(part) for part in draft.without_repeated(self._parts)]
+        draft.hosted, draft.citations = read_parts(parts, self._grounding, self._pages, once=once)
         # Others hold more than the reply says: a signature, or what only Google's servers know.
         return parts if any(set(part) - {"text", "thought", "functionCall"} for part in parts) else None
 

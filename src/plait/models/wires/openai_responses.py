@@ -36,6 +36,12 @@ NAME = "responses"
 make_reader, make_headers = ResponsesReader, chat.make_headers
 PATH = "responses"
 ENCRYPTED = "reasoning.encrypted_content"
+_RESULTS = {
+    "web_search": "web_search_call.action.sources",
+    "code_interpreter": "code_interpreter_call.outputs",
+    "file_search": "file_search_call.results",
+}
+"""What the service returns of hosted calls only if `include` requests it."""
 LEAST_TOKENS = 16
 """The smallest `max_output_tokens` that the service accepts."""
 
@@ -62,16 +68,20 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["instructions"] = "\n\n".join(rules)
     body["input"] = [item for message in messages for item in _items(message, options)]
     body["store"] = False
-    if is_reasoner(options.model):
-        body["include"] = [ENCRYPTED]
+    hosted = options.declare_hosted(NAME)
+    include = [ENCRYPTED] if is_reasoner(options.model) else []
+    include += [_RESULTS[each["type"]] for each in hosted if each["type"] in _RESULTS]
+    if include:
+        body["include"] = include
     if (warmth := chat.choose_temperature(think, options)) is not None:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_output_tokens"] = max(think.max_tokens, LEAST_TOKENS)
     if think.schema is not None and abilities.schema and (form := chat.reply_form(think.schema)):
         body["text"] = {"format": {"type": "json_schema", "name": "reply", **form}}
-    if think.tools and abilities.tools:
-        body["tools"] = [_tool(tool, abilities.strict) for tool in think.tools]
+    tools = [_tool(tool, abilities.strict) for tool in think.tools] if abilities.tools else []
+    if tools or hosted:
+        body["tools"] = [*tools, *hosted]
     if abilities.stream:
         body["stream"] = True
     _add_params(body, options.params)

@@ -11,6 +11,7 @@ from typing import Any
 
 from plait.models.wires.chat_replies import cost_of, usage_of
 from plait.models.wires.draft import Draft
+from plait.models.wires.hosted_replies import read_items
 from plait.models.wires.pending_calls import CALL_TYPES, PendingCall, read_call
 
 _TEXT, _RAW, _SUMMARY, _ARGUMENTS = "text", "raw", "summary", "arguments"
@@ -70,6 +71,7 @@ class ResponsesReader:
 
     def state(self) -> Any:
         items = self._draft.without_repeated([self._items[place] for place in sorted(self._items)] or self._output)
+        self._draft.hosted, self._draft.citations = read_items(items)
         # The service needs any item back but a plain message.
         is_needed = any(item.get("type") != "message" or item.get("phase") for item in items)
         return items if self._ends and is_needed and not self._draft.cut else None

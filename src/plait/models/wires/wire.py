@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -11,7 +11,9 @@ from msgspec import Struct
 
 from plait.core import Think
 from plait.core.errors import ConfigError
+from plait.core.hosted import HostedTool
 from plait.models.base import OPENAI, Abilities, Request, RequestDialect
+from plait.models.hosted import declarations
 from plait.models.settings import ModelSettings
 from plait.models.wires.draft import Draft
 
@@ -30,7 +32,7 @@ class WireOptions(Struct, frozen=True):
 
     `model` is the model's name, `provider` the host's ("" for none), `dialect` how its requests differ. `params` are
     more fields of the body; they override an effect's, and None leaves a field out. `temperature` is sent if neither
-    the effect nor `params` set one.
+    the effect nor `params` set one. `hosted` are the tools that the provider runs by itself.
     """
 
     model: str
@@ -39,10 +41,15 @@ class WireOptions(Struct, frozen=True):
     dialect: RequestDialect = OPENAI
     params: Mapping[str, Any] = {}
     temperature: float | None = None
+    hosted: tuple[HostedTool, ...] = ()
+
+    def declare_hosted(self, wire: str) -> list[dict[str, Any]]:
+        """Return the declarations of the hosted tools on a wire."""
+        return declarations(self.hosted, wire, self.provider, self.model) if self.hosted else []
 
 
 class EventReader(Protocol):
-    """Reads one response into a draft."""
+    """Reads one response into a draft. When all has arrived, `state` also sets the draft's hosted calls."""
 
     def read(self, event: dict[str, Any]) -> str:
         """Add one event of a stream, or a whole body, and return the text that is now certain."""
@@ -62,8 +69,8 @@ class Wire(Protocol):
         """Return the exact request for an effect: the same effect gives the same bytes."""
         ...
 
-    def make_headers(self, key: str, model: str) -> Mapping[str, str]:
-        """Return the headers that carry the key, and those that the protocol demands for this model."""
+    def make_headers(self, key: str, model: str, hosted: Iterable[HostedTool] = ()) -> Mapping[str, str]:
+        """Return the headers that carry the key, and those that the protocol demands for this model and tools."""
         ...
 
     def name_settings(self, settings: ModelSettings, provider: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec import convert, structs
@@ -66,6 +66,9 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
             found += recall_tools(source, [each.recorded for each in recorded])
         elif source not in apart:
             found.append(source)
+    hosted: list[str] = head.settings.get("hosted", [])
+    name_only = partial(RecordedTool, _not_loaded, recorded=ToolSpec("", ""))
+    found += hosted if load_code else [name_only(name=f"hosted_{i}", source=word) for i, word in enumerate(hosted)]
     return tuple(found)
 
 

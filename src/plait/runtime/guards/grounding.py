@@ -21,8 +21,11 @@ from plait.core import (
     LoopContext,
     Observation,
     Ran,
+    Reply,
     Stopped,
+    Think,
 )
+from plait.core.messages import texts_in
 from plait.core.text import sentence
 from plait.runtime.grounding import Sources, describe_findings, refuse_invented, warning
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse, UserMessage
@@ -39,7 +42,7 @@ class SourcesGuard(Guard):
     name = "sources"
     order = LIMITS + 5
     holds_text = may_ask = holds_for_children = False
-    points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, UserMessage, Finish)
+    points_after = (Call, Think, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, UserMessage, Finish)
 
     def __init__(self, sources: Sources, context: LoopContext) -> None:
         self.sources, self._context = sources, context
@@ -52,6 +55,9 @@ class SourcesGuard(Guard):
                 self._act.add(entry, result)
             case AskUser() if isinstance(result, str):
                 self.sources.add(result)
+            case Think() if isinstance(result, Reply):
+                for each in (*result.hosted, *result.citations):
+                    self.sources.add(" ".join(texts_in(structs.asdict(each))))
             case UserMessage(text=text):
                 self.sources.add(text)
             case Execute(code=code) if isinstance(result, Ran):

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Call, Observation
+from plait.core import Call, Observation, Reply, Think
 from plait.journal.keys import read_key
 from plait.journal.records import ChildEnd
 from plait.runtime.guard import TAINT, Entry, Guard, StartChild
@@ -29,7 +29,8 @@ class TaintGuard(Guard):
     name = "taint"
     order = TAINT
     points = (Call,)
-    points_after = (Call, StartChild)
+    points_after = (Call, StartChild, Think)
+    holds_text = False
 
     def __init__(self, policy: Taint, given: Iterable[str] = ()) -> None:
         self.policy: Taint = policy
@@ -39,6 +40,8 @@ class TaintGuard(Guard):
         """Where content comes from, once for each tool, with the number of the effect that brought it first."""
         self._from_children: set[str] = set()
         """The keys of calls whose child runs have read content from outside."""
+        self._is_hosted = False
+        """Whether a provider read content from outside while it wrote a reply: a plan may follow from it."""
         self._has_remarked = bool(given)
 
     async def before(self, entry: Entry) -> Any:
@@ -47,7 +50,7 @@ class TaintGuard(Guard):
         # Calls of one turn were written together: none of them follows from the result of another.
         n = read_key(entry.key).n
         sources = [source for source, found in self._sources.items() if found != n]
-        is_planned = entry.fixed and not entry.changed_by and not self.given
+        is_planned = entry.fixed and not entry.changed_by and not (self.given or self._is_hosted)
         entry.outside = () if is_planned else tuple(sources)
         has_effects = entry.tool is not None and entry.tool.spec.has_effects
         if self.policy == "ask" and sources and has_effects and not is_planned:
@@ -59,10 +62,11 @@ class TaintGuard(Guard):
         if isinstance(result, Observation) and entry.key in self._from_children and not result.outside:
             result = structs.replace(result, outside=True)
         self.recall(entry, result)
-        if isinstance(result, Observation) and result.outside and not self._has_remarked:
+        found = _list_sources(entry, result)
+        if found and not self._has_remarked and not isinstance(result, ChildEnd):
             self._has_remarked = True
             if fresh and self.policy == "ask":
-                source = _name_source(entry)
+                source = found[0]
                 said = f"{source[:1].upper()}{source[1:]} comes from outside."
                 entry.remark("outside", f"{said} From here, calls with effects need approval.")
         return result
@@ -73,8 +77,9 @@ class TaintGuard(Guard):
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd) and result.totals.get("guards", {}).get(self.name):
             self._from_children.add(entry.key.partition(":")[0])
-        elif isinstance(result, Observation) and result.outside:
-            self._sources.setdefault(_name_source(entry), read_key(entry.key).n)
+        for source in _list_sources(entry, result):
+            self._sources.setdefault(source, read_key(entry.key).n)
+            self._is_hosted = self._is_hosted or isinstance(result, Reply)
 
     def carry(self) -> list[str] | None:
         """Return the sources: the run has read content from outside."""
@@ -95,5 +100,9 @@ def read_outside(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*settings.get("outside", ()), *settings.get("guards", {}).get(TaintGuard.name, ()))))
 
 
-def _name_source(entry: Entry) -> str:
-    return f"the result of '{entry.asked.tool}'"
+def _list_sources(entry: Entry, result: Any) -> list[str]:
+    """Return where content from outside comes from in a result: a call, or the calls of the provider in a reply."""
+    if isinstance(result, Observation):
+        return [f"the result of '{entry.asked.tool}'"] if result.outside else []
+    hosted = result.hosted if isinstance(result, Reply) else ()
+    return list(dict.fromkeys(f"the result of the hosted '{each.tool}'" for each in hosted if each.outside))

@@ -20,7 +20,7 @@ from msgspec import UNSET, structs, to_builtins
 from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
-from plait.journal.records import Asking, ResponseRecord, ResultRecord
+from plait.journal.records import Asking, NoteRecord, ResponseRecord, ResultRecord
 from plait.models.base import Model
 from plait.models.presets import HOSTS
 from plait.models.prices import SERVICE_TIER
@@ -32,6 +32,7 @@ from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspen
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
+from plait.runtime.prompt_cache import CacheWatch
 from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_journal import NOTHING, FoundEntry
 from plait.runtime.spent import Spent
@@ -59,6 +60,9 @@ class AskModel(BasePerformer):
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
+        records = (row.record for row in engine.run_spec.past.rows)
+        notes = (each.text for each in records if isinstance(each, NoteRecord) and each.kind == "cache")
+        self.cache = CacheWatch(notes)
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -157,6 +161,8 @@ class AskForReply(BasePerformer):
         """Whether the model has replied in this process, so that the reply is still to be reported."""
         self._listener: ReplyListener | None = None
         self._holds_text = False
+        self._body = b""
+        """The request of the last attempt."""
 
     async def ask_or_recall(self, entry: Entry) -> Reply:
         """Return the reply as the guards leave it: the recorded one, or the model's."""
@@ -167,6 +173,7 @@ class AskForReply(BasePerformer):
             while (recorded := self._next_recorded(entry)) is not None:
                 at, sending, found = recorded
                 self._learn(found, await self.engine.perform(at, sending))
+                self._body = at.effect.body
                 if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
                     self._reply = sending.decode_recorded(at)
             self._is_compared = True
@@ -175,6 +182,9 @@ class AskForReply(BasePerformer):
                     raise RecordEnds
                 reply = await self._ask(entry)
                 engine.journal.buffer(ResultRecord(entry.key, entry.step, "think", reply))
+            found_break = self._owner.cache.look(reply.model, entry.effect.phase, self._body, reply.usage)
+            if found_break and self._has_replied:
+                engine.remark("cache", found_break, self.step, entry.key)
         made: Reply = await engine.chain.settle(admitted, reply)
         if self._has_replied:
             if self._listener is not None:
@@ -183,6 +193,8 @@ class AskForReply(BasePerformer):
                 self._listener.close(made)
             if entry.by_tool:
                 engine.say(ev.Noted(self.step, "tool_model", made.text))
+            for hosted in made.hosted:
+                engine.say(ev.HostedCalled(self.step, hosted))
             said = (made.model, made.text, made.usage, made.seconds, made.cost)
             engine.say(ev.Replied(self.step, entry.effect.phase, *said))
         return made
@@ -306,6 +318,7 @@ class AskForReply(BasePerformer):
                     at, "request", sending.describe(at), sending.perform
                 )
             self.attempts += 1
+            self._body = at.effect.body
             if (reply := sending.reply) is not None:
                 self._reply = reply
                 self._owner.note_truncated_prompt(self.step, model, at.effect.body, reply)

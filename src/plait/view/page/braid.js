@@ -223,7 +223,10 @@ export class Braid {
     const written = [];
     for (const name of item.parts || []) {
       const kind = name.replace(/\d+$/, "");
-      if (kind !== "thought" && kind !== "answer") written.push(this.text(item, name, "code", "action"));
+      if (kind === "hosted" || kind === "sources") {
+        const label = kind === "hosted" ? "provider's call" : "sources";
+        drawn.push(part("observation", label, this.text(item, name, "", label)));
+      } else if (kind !== "thought" && kind !== "answer") written.push(this.text(item, name, "code", "action"));
       else if (kind === "answer" && this.isShownAbove(item[name])) drawn.push(asAbove());
       else drawn.push(part(kind, kind, this.text(item, name, "prose", kind)));
     }
