@@ -39,8 +39,8 @@ from window_support import written  # noqa: E402
 
 AT_ONCE, DAYS = 16, 60
 LOOPS = ("react", "json", "phased", "rewoo", "codeact", "tool_calling")
-PARAGRAPH = "The **answer** has a [link](https://example.org), `code`, and words that a model might write. " * 4
-ANSWER = "\n\n".join([PARAGRAPH, "| a | b |\n|---|---|\n| 1 | 2 |", "```python\nprint(1)\n```", *[PARAGRAPH] * 5])
+LINES = [f"Line {n} of the **answer** has a [link](https://example.org/{n}) and `code {n}`." for n in range(36)]
+ANSWER = "\n\n".join([" ".join(LINES[:12]), "| a | b |\n|---|---|\n| 1 | 2 |", "```python\nprint(1)\n```", *LINES[12:]])
 
 
 # -- the server
@@ -54,8 +54,16 @@ def serve(place: str) -> None:
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
 
-    pieces = len(ANSWER) // 40
-    model = plait.Scripted(lambda think: ANSWER, delay=20 / pieces, chunk=40)
+    class SlowWriter(plait.Scripted):
+        async def send(self, request: Any, think: Any, on_text: Any = None) -> Any:
+            response = await super().send(request, think)
+            for start in range(0, len(ANSWER), 40):
+                await asyncio.sleep(20 * 40 / len(ANSWER))
+                if on_text is not None:
+                    on_text(ANSWER[start : start + 40])
+            return response
+
+    model = SlowWriter(lambda think: ANSWER)
     agent = plait.Agent("tool_calling", model=model, journal=place)
     table = ServeTable(concurrent=1000, queued=1000, connections=4096)
     sock = listen("127.0.0.1", 0)
