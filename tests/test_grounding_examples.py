@@ -19,6 +19,8 @@ EXAMPLE = re.compile(r"\d{4}-\d\d-\d\d|\b(?:such as|as in|like) [\"'A-Z\d]|\d+ ?
 
 def words_for(name: str, folder: Path) -> str:
     (folder / "facts.json").write_text('{"Lyon": 1}')
+    (folder / "mail").mkdir(exist_ok=True)
+    (folder / "mail" / "SKILL.md").write_text("---\nname: mail\ndescription: Writes letters.\n---\nBe short.\n")
     words = {"lookup": f"lookup:{folder / 'facts.json'}", "ask-model": "ask-model:local"}
     return {**words, **{each: f"{each}:{folder}" for each in FOLDERS}}.get(name, name)
 

@@ -115,6 +115,7 @@ def test_extras_are_those_of_the_package_with_what_they_miss() -> None:
         "otel",
         "server",
         "postgres",
+        "websearch",
         "report",
     ]
     assert not any(extras.values())
