@@ -39,8 +39,7 @@ from window_support import written  # noqa: E402
 
 AT_ONCE, DAYS = 16, 60
 LOOPS = ("react", "json", "phased", "rewoo", "codeact", "tool_calling")
-LINES = [f"Line {n} of the **answer** has a [link](https://example.org/{n}) and `code {n}`." for n in range(36)]
-ANSWER = "\n\n".join([" ".join(LINES[:12]), "| a | b |\n|---|---|\n| 1 | 2 |", "```python\nprint(1)\n```", *LINES[12:]])
+ANSWER = (HERE.parent / "docs" / "chat.md").read_text()[:3000]
 
 
 # -- the server
