@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 
 from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.forks import select_rows_before
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow, RunTotals
 from plait.journal.results import Results
@@ -188,9 +187,8 @@ class RecordedRuns:
             before, found = Spent(), await self._store.find_run(row.run)
             spent = spent_in(row.totals) if row.totals else await read_spent(self._store, found)
             if row.fork_at:
-                rows, taken = await self._store.read_rows(row.run, bodies=False), found.head.taken
-                # It may have done a part of an earlier step again.
-                kept = rows[:taken] if taken else select_rows_before(rows, row.fork_at)[0]
+                # It may have done a part of an earlier step again, so its steps do not tell what it took over.
+                kept = (await self._store.read_rows(row.run, bodies=False))[: found.head.taken]
                 timeline = Timeline(kept, run=row.run)
                 ends = [each.end for each in timeline.children if not each.closed]
                 before = sum((spent_in(end.totals) for end in ends if end is not None), sum_record(timeline))

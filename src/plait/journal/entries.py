@@ -135,9 +135,10 @@ class Question(Struct, frozen=True):
     """A question of run `run` to the user, and the answer.
 
     The loop asks as its effect `n`, or a `guard` about the entry that is named in `key`: call `i`, or (-1) another. The
-    answer to a loop is a text. `question` is the id that an answer names. `by` is the name of the user who answered
-    ("" if that is not known), `answered` when (seconds since 1970). `closed`: nobody waits for an answer any more,
-    because a later question replaced it, or what it is about has ended.
+    answer to a loop is a text. `reasons` are the sentences at the end of the `text` that say why a guard asks.
+    `question` is the id that an answer names. `by` is the name of the user who answered ("" if that is not known),
+    `answered` when (seconds since 1970). `closed`: nobody waits for an answer any more, because a later question
+    replaced it, or what it is about has ended.
     """
 
     key: str
@@ -150,6 +151,7 @@ class Question(Struct, frozen=True):
     question: str = ""
     call: Call | None = None
     guard: str = ""
+    reasons: tuple[str, ...] = ()
     answer: Decision | str | None = None
     by: str = ""
     answered: float = 0.0

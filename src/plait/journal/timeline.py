@@ -306,9 +306,8 @@ class Timeline:
             if each.is_open and key.mark and (its.owner, its.mark, its.guard) == (key.owner, key.mark, key.guard):
                 self._questions[each.key] = replace(each, closed=True)
         id = question_id(self.run, record.key)
-        question = Question(
-            record.key, key.n, key.i, record.step, asked.kind, asked.text, self.run, id, asked.call, key.guard
-        )
+        about = (asked.kind, asked.text, self.run, id, asked.call, key.guard, asked.reasons)
+        question = Question(record.key, key.n, key.i, record.step, *about)
         self._questions[record.key] = question
         yield "waits", question
 

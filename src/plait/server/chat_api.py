@@ -56,7 +56,7 @@ class ChatFile(msgspec.Struct, forbid_unknown_fields=True):
     content: bytes
 
 
-class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
+class ChatMessageBody(msgspec.Struct, forbid_unknown_fields=True):
     """A message. Without a `session` it begins a conversation. `after` is the run whose answer the user saw last: the
     message is refused if the conversation has gone on since. `edits` is the run whose question it replaces: it then
     begins a branch, which keeps the files `kept` (digests) of that question."""
@@ -94,7 +94,7 @@ def chat_routes(manager: RunManager) -> list[ApiRoute]:
         ApiRoute(f"{at}/turns", api.turns, query=("session",), role=USE),
         ApiRoute(f"{at}/file", api.file, query=("session", "digest"), role=USE),
         ApiRoute(f"{at}/export", api.export, query=("session", "format"), role=USE),
-        ApiRoute(f"{at}/messages", api.send, methods=["POST"], body=MessageBody, role=USE),
+        ApiRoute(f"{at}/messages", api.send, methods=["POST"], body=ChatMessageBody, role=USE),
         ApiRoute(f"{at}/retry", api.retry, methods=["POST"], body=TurnBody, role=USE),
         ApiRoute(f"{at}/continue", api.go_on, methods=["POST"], body=TurnBody, role=USE),
         ApiRoute(f"{at}/title", api.rename, methods=["POST"], body=TitleBody, role=USE),
@@ -175,7 +175,7 @@ class ChatApi:
 
     async def send(self, request: Request) -> Response:
         """Send a message. Returns its run when the journal has it."""
-        given, caller = await parse_body(request, MessageBody), request.state.caller
+        given, caller = await parse_body(request, ChatMessageBody), request.state.caller
         files = [attach(each.content, each.name) for each in given.files]
         if not given.text.strip() and not files and not given.kept:
             raise RequestRejected(400, "The message is empty.", hint="Write something, or attach a file.", param="text")
@@ -205,7 +205,7 @@ class ChatApi:
                 active.keep(turn)
                 return _answer_run(caller, session, active)
 
-    async def _branch(self, caller: Caller, session: str, given: MessageBody, files: list[File]) -> Response:
+    async def _branch(self, caller: Caller, session: str, given: ChatMessageBody, files: list[File]) -> Response:
         """Begin a conversation with the turns before the one that is edited."""
         found = await read_conversation(self._store, session)
         edited = next((turn for turn in found.turns if turn.find_version(given.edits)), None)
@@ -224,7 +224,7 @@ class ChatApi:
         return _answer_run(caller, branch, active)
 
     async def _start(
-        self, caller: Caller, session: str, given: MessageBody, files: list[File], history: GivenTurns | None
+        self, caller: Caller, session: str, given: ChatMessageBody, files: list[File], history: GivenTurns | None
     ) -> ActiveRun:
         question: UserQuestion = [given.text, *files] if files else given.text
         return await self._manager.start(given.agent, question, caller=caller, session=session, history=history)

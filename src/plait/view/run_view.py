@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -105,7 +105,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
     }
 
 
-@cache
+@lru_cache(32)
 def _default_settings(loop: str) -> dict[str, Any]:
     """Return the settings of an agent to which nothing but its loop was given."""
     try:

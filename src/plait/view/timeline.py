@@ -30,7 +30,6 @@ from plait.journal.keys import read_key
 from plait.journal.records import Resumption, Row
 from plait.journal.timeline import Timeline
 from plait.runtime.calls.artifacts import find_artifacts
-from plait.runtime.calls.bound_calls import input_of
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import describe_work, split_reply
 from plait.tools.render import describe_packed
@@ -214,7 +213,8 @@ class ViewerTimeline:
         given, tool, why = "", "", asked.text
         if asked.call is not None:
             given, tool = format_input(asked.call.input), asked.call.tool
-            why = why.removeprefix(f"May '{tool}' be called with {input_of(asked.call)}?").strip()
+            if why.startswith(f"May '{tool}' be called with "):
+                why = " ".join(asked.reasons)
         shown: ItemFields = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
         about: ItemFields = {"call": call, "tool": tool, "given": given if len(given) <= LONG else ""}
         about["why"] = self._cut(why)
