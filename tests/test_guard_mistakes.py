@@ -14,7 +14,9 @@ from msgspec import structs
 import plait
 from plait.core import Call, LimitNear, Observation, Reply, Think
 from plait.core.errors import ConfigError
+from plait.core.hosted import HostedTool
 from plait.journal.store import Journal
+from plait.models.chat import ChatModel
 from plait.runtime.guard import Attempt, EndedByRefusal, Entry, Finish, LimitReached, StartChild
 from plait.runtime.hooks import BUILT_IN
 from plait.runtime.make_guards import make_guards
@@ -283,6 +285,9 @@ def test_no_hook_has_the_name_of_a_guard_of_plait(journal: Path) -> None:
         output = plait.OutputType(dict[str, int])
         script = ['{"a": 1}']
         agent_with(journal, Looks(), script=script, grounding="note", taint="ask", output=output).run("q")
+        assert seen - {"Looks"} == BUILT_IN - {"hosted"}  # nothing of a run without hosted tools
+        model = ChatModel(spec="groq:m", name="m", endpoint="http://127.0.0.1:9", hosted=(HostedTool("web_search"),))
+        assert plait.Agent("react", model=model, approve="always", journal=False).run("q").status == "failed"
     assert seen - {"Looks"} == BUILT_IN
 
     for name in (*BUILT_IN, "^Looks"):

@@ -187,6 +187,28 @@ def test_a_turn_that_the_provider_paused_is_sent_back_and_goes_on(tmp_path: Path
     assert agent.replay(run.id).outcome.answer == "Done."
 
 
+def test_a_message_waits_until_a_paused_turn_has_ended(tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "fetch", "input": {"key": "a"}}
+    turns = iter([([SEARCH], "pause_turn"), ([FOUND, call], "tool_use"), ([{"type": "text", "text": "Done."}], "end")])
+    model = played(lambda think: next(turns))
+
+    class Sends(plait.Guard[Any]):
+        """The user writes when the first part of the turn has come."""
+
+        points = (Think,)
+
+        async def after(self, entry: Any, result: Any, fresh: bool) -> Any:
+            if fresh and len(model.sent) == 1:
+                await agent.asend(entry.run, "Be brief.")
+            return result
+
+    agent = make("tool_calling", model, tmp_path / "j.db", hooks=[Sends()])
+    run = agent.run("x")
+    assert run.answer == "Done."
+    assert ["Be brief." in json.dumps(body) for body in model.sent] == [False, False, True]
+    assert agent.replay(run.id).whole
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_resumed_run_repeats_no_search_and_goes_on_with_the_tool(store: str, tmp_path: Path) -> None:
     journal: Any = tmp_path / "j.db" if store == "sqlite" else shared_server().new_journal()

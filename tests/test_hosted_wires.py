@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from plait.core import Call, HostedCall, Message, Think, ToolSpec, user
@@ -243,6 +244,21 @@ def test_citations_of_chat_completions_are_a_search() -> None:
         hosting("groq:openai/gpt-oss-120b", "web_search").decode(Response(200, json.dumps(body).encode()), ASKED).hosted
     )
     assert (call.tool, call.input, call.text, call.name) == ("web_search", {"query": "q"}, "pages", "browser_search")
+
+
+def test_deep_values_and_halves_of_characters_in_hosted_parts_are_clean() -> None:
+    deep: Any = "a\ud83d"
+    for _ in range(400):
+        deep = {"content": [deep] if isinstance(deep, dict) else deep}
+    half = {"url": "https://a.org", "title": "A\ud83d", "cited_text": "\ud83d"}
+    for content in ([deep], [half]):
+        blocks = {**SEARCH, "input": {"query": deep}}, {**FOUND, "content": content}, {**SAID, "citations": [half]}
+        reply = CLAUDE.decode(Response(200, blocks_as_events(*blocks)), ASKED)
+        msgspec.json.encode((reply.hosted, reply.citations))
+        assert reply.hosted[0].title and (reply.hosted[0].text == "") == (content == [deep])
+    parts = [{"toolCall": {"id": "1", "args": deep}}, {"toolResponse": {"id": "1", "response": deep}}, {"text": "a"}]
+    body = json.dumps({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}).encode()
+    msgspec.json.encode(hosting("gemini:gemini-3.8-flash", "web_search").decode(Response(200, body), ASKED).hosted)
 
 
 def test_odd_values_in_hosted_parts_are_no_error() -> None:

@@ -9,7 +9,7 @@ built-in tools and function calling"; OpenRouter's "Server tools"; Groq's "Built
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,12 +95,6 @@ def _declare_responses(tool: HostedTool, provider: str) -> dict[str, Any] | None
 def server_name(address: str) -> str:
     """Return the name that a request gives to an MCP server: its host, in letters, digits and underscores."""
     return re.sub(r"\W+", "_", urlsplit(address).hostname or "server")
-
-
-def declarations(tools: Iterable[HostedTool], wire: str, provider: str, model: str) -> list[dict[str, Any]]:
-    """Return the declarations of the tools that this model has."""
-    found = (declare(each, wire, provider, model) for each in tools)
-    return [each for each in found if each is not None]
 
 
 def add_hosted(model: Model, tools: tuple[HostedTool, ...]) -> Model:

@@ -217,8 +217,9 @@ def cost_of_reply(reply: Reply, rate: Rate, seconds: float) -> float | None:
     if reply.cost_reported:
         return reply.cost
     cost = rate.cost(reply.usage, seconds, reply.service_tier)
-    billed = [each.tool for each in reply.hosted if each.billed and not each.failed]
-    return total((cost, *map(rate.per_call.get, billed))) if billed and rate.kind == "tokens" else cost
+    if not reply.hosted or rate.kind != "tokens":
+        return cost
+    return total((cost, *(rate.per_call.get(each.tool) for each in reply.hosted if each.billed and not each.failed)))
 
 
 def round_usd(usd: Decimal) -> float:

@@ -62,7 +62,6 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         LimitGuard(limits, engine.tally, engine.clock, spec.phases.of),
         *make_output_guards(spec.output, make_context, is_near),
         TaintGuard(agent.taint, spec.outside),
-        HostedCallsGuard((agent.approve,), asks_after_outside=agent.taint == "ask", repeats=repeats),
         ApprovalsGuard(
             (agent.approve,),
             spec.tools,
@@ -110,13 +109,14 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             made = [tool.name for tool in context.known_tools]
         guard_claims = ClaimsNote if agent.claims == "note" else ClaimsGuard
         own.append(guard_claims(agent.claims, context.known_tools, made, is_near))
-    if engine.parent is None:
-        return own
-    joined = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
-    for guard in joined:
-        if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from
-            guard.run = replace(hooked, deps=guard.run.deps)
-    return joined
+    if engine.parent is not None:
+        own = join_guards(above if is_child else [guard for guard in above if guard.name in ("limits", "spend")], own)
+        for guard in own:
+            if isinstance(guard, InheritedHookGuard):  # its dependencies are those of the run that it comes from
+                guard.run = replace(hooked, deps=guard.run.deps)
+    if spec.phases.have_hosted:
+        own.append(HostedCallsGuard(own, repeats=repeats))
+    return own
 
 
 def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:

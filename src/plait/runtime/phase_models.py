@@ -78,6 +78,11 @@ class Phases:
         sizes = [getattr(each, "context_tokens", 0) for members in self._models.values() for each in members]
         return min(filter(None, sizes), default=0)
 
+    @property
+    def have_hosted(self) -> bool:
+        """Return whether a model has tools that its provider runs by itself."""
+        return any(getattr(each, "hosted", ()) for members in self._models.values() for each in members)
+
     def _members(self, phase: str) -> tuple[Model, ...]:
         own = phase.rpartition(".")[2] if phase.endswith(COMPACT) else phase
         members = self._models.get(phase) or self._models.get(own) or self._models.get("")

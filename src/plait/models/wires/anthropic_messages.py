@@ -95,13 +95,14 @@ def encode(think: Think, options: WireOptions) -> Request:
     tools = [show_tool(tool, "input_schema") for tool in think.tools] if abilities.tools else []
     if abilities.strict:
         tools = _make_strict(tools)
-    tools += options.declare_hosted(NAME)
+    if options.hosted:
+        tools += options.declare_hosted(NAME)
+        if servers := [each.values[0] for each in options.hosted if each.name == "mcp"]:
+            body["mcp_servers"] = [{"type": "url", "url": each, "name": server_name(each)} for each in servers]
     if not tools and (named := dict.fromkeys(call.tool for message in messages for call in message.calls)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
         body["tool_choice"] = {"type": "none"}
-    if servers := [each.values[0] for each in options.hosted if each.name == "mcp"]:
-        body["mcp_servers"] = [{"type": "url", "url": each, "name": server_name(each)} for each in servers]
     if tools:
         body["tools"] = [*tools[:-1], _marked(tools[-1])] if marks else tools
     if blocks:

@@ -71,11 +71,15 @@ def encode(think: Think, options: WireOptions) -> Request:
             body["response_format"] = {"type": "grammar", "grammar": think.grammar}
         else:
             body["grammar"] = think.grammar
-    hosted = [] if raw else options.declare_hosted(NAME)
-    for each in [each for each in hosted if "type" not in each]:  # OpenAI has the search as a field of the body
-        body |= each
-    tools = [tool_json(tool, strict=abilities.strict) for tool in think.tools] if abilities.tools and not raw else []
-    if tools := [*tools, *(each for each in hosted if "type" in each)]:
+    tools: list[dict[str, Any]] = []
+    if think.tools and abilities.tools and not raw:
+        tools += [tool_json(tool, strict=abilities.strict) for tool in think.tools]
+    for each in options.declare_hosted(NAME) if options.hosted and not raw else ():
+        if "type" in each:
+            tools.append(each)
+        else:
+            body |= each  # OpenAI has the search as a field of the body
+    if tools:
         body["tools"] = tools
     if abilities.stream:
         body["stream"] = True

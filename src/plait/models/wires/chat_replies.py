@@ -60,7 +60,8 @@ class ChatReader:
 
     def state(self) -> Any:
         draft = self._draft
-        draft.hosted, draft.citations = read_message(self._cited, self._executed)
+        if self._cited or self._executed:
+            draft.hosted, draft.citations = read_message(self._cited, self._executed)
         return self._state.state(draft) if self._state.is_needed and draft.is_whole and not draft.cut else None
 
     def _count(self, usage: Any) -> None:

@@ -89,7 +89,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         contents = [{"role": "user", "parts": parts}, *contents]
     body["contents"] = contents or [{"role": "user", "parts": [{"text": ""}]}]
     functions = [show_tool(tool, "parametersJsonSchema") for tool in think.tools] if abilities.tools else []
-    hosted = options.declare_hosted(NAME)
+    hosted = options.declare_hosted(NAME) if options.hosted else []
     if functions or hosted:
         body["tools"] = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
     if functions and hosted:

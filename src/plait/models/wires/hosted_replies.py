@@ -12,9 +12,12 @@ from typing import Any, TypeAlias
 
 from plait.core.hosted import HOSTED_WORDS, LONGEST, Citation, HostedCall
 from plait.core.text import cut_text
+from plait.models.wires.odd_json import mend
 
 Table: TypeAlias = Mapping[str, Any]
 MAX_CITATIONS = 100
+DEEPEST = 10
+"""Levels of a result in which text is looked for."""
 _RUNS_CODE = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 
 
@@ -101,7 +104,7 @@ def read_parts(
     for asked in _inner(parts, "toolCall"):  # Gemini 3 shows them if functions are declared, too
         kind, answer = _text(asked.get("toolType")).lower(), responses.get(_text(asked.get("id")), {})
         tool = next((name for name in HOSTED_WORDS if name in kind), "web_fetch" if "url" in kind else "web_search")
-        text = json.dumps(answer["response"], ensure_ascii=False) if answer.get("response") else ""
+        text = json.dumps(mend(answer["response"])[0], ensure_ascii=False) if answer.get("response") else ""
         calls.append(_call(tool, asked.get("args"), text, billed=tool == "web_search"))
     if not any(each.tool == "web_search" for each in calls):
         queries = grounding.get("webSearchQueries")
@@ -144,20 +147,20 @@ def _inner(parts: Iterable[Table], key: str) -> list[dict[str, Any]]:
 def _call(
     tool: str, given: Any, text: str = "", name: str = "", failed: bool = False, billed: bool = True
 ) -> HostedCall:
-    return HostedCall(tool, given, cut_text(text, LONGEST), name, failed, billed)
+    return HostedCall(tool, mend(given)[0], cut_text(text, LONGEST), name, failed, billed)
 
 
 def _is_result(kind: Any) -> bool:
     return isinstance(kind, str) and kind.endswith("_tool_result")
 
 
-def _show(content: Any) -> str:
+def _show(content: Any, depth: int = DEEPEST) -> str:
     """Return a result of Anthropic's tools as text: pages that were found, a page, what code printed, parts."""
-    if isinstance(content, str):
-        return content
+    if not depth or isinstance(content, str):
+        return _text(content)
     if isinstance(content, list):
         pages = [each for each in tables_in(content) if each.get("url")]
-        return _list_pages(pages) or "\n".join(filter(None, map(_show, tables_in(content))))
+        return _list_pages(pages) or "\n".join(filter(None, [_show(each, depth - 1) for each in tables_in(content)]))
     if not isinstance(content, dict):
         return ""
     inner = content.get("content")
@@ -165,7 +168,7 @@ def _show(content: Any) -> str:
     if isinstance(source, dict):
         return _text(source.get("data"))
     printed = [_text(content.get(key)) for key in ("stdout", "stderr", "text", "message")]
-    return "\n".join(filter(None, printed)) or (_show(inner) if inner else "")
+    return "\n".join(filter(None, printed)) or (_show(inner, depth - 1) if inner else "")
 
 
 def _list_pages(pages: Iterable[Table]) -> str:
@@ -193,4 +196,4 @@ def _parsed(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return str(mend(value)[0]) if isinstance(value, str) else ""

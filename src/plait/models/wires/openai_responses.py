@@ -68,7 +68,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["instructions"] = "\n\n".join(rules)
     body["input"] = [item for message in messages for item in _items(message, options)]
     body["store"] = False
-    hosted = options.declare_hosted(NAME)
+    hosted = options.declare_hosted(NAME) if options.hosted else []
     include = [ENCRYPTED] if is_reasoner(options.model) else []
     include += [_RESULTS[each["type"]] for each in hosted if each["type"] in _RESULTS]
     if include:

@@ -13,7 +13,7 @@ from plait.core import Think
 from plait.core.errors import ConfigError
 from plait.core.hosted import HostedTool
 from plait.models.base import OPENAI, Abilities, Request, RequestDialect
-from plait.models.hosted import declarations
+from plait.models.hosted import declare
 from plait.models.settings import ModelSettings
 from plait.models.wires.draft import Draft
 
@@ -44,8 +44,9 @@ class WireOptions(Struct, frozen=True):
     hosted: tuple[HostedTool, ...] = ()
 
     def declare_hosted(self, wire: str) -> list[dict[str, Any]]:
-        """Return the declarations of the hosted tools on a wire."""
-        return declarations(self.hosted, wire, self.provider, self.model) if self.hosted else []
+        """Return the declarations of the hosted tools that this model has on a wire."""
+        found = (declare(each, wire, self.provider, self.model) for each in self.hosted)
+        return [each for each in found if each is not None]
 
 
 class EventReader(Protocol):

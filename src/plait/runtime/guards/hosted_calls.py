@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from plait.core.hosted import HostedTool
 from plait.journal.records import ResponseRecord
 from plait.runtime.guard import APPROVALS, Attempt, EndedByRefusal, Entry, Guard
-from plait.runtime.run_spec import Approve
+from plait.runtime.guards.approvals import ApprovalsGuard
+from plait.runtime.guards.taint import TaintGuard
 
 MCP = "mcp"
 """The hosted tool that may have effects outside the provider."""
@@ -17,25 +18,27 @@ MCP = "mcp"
 class HostedCallsGuard(Guard):
     """Nobody can be asked about a hosted call, which the provider makes within a reply, or repeat it safely.
 
-    `policies` are those of approvals of the run and of the runs above it. `asks_after_outside`: content from outside
-    makes calls with effects ask (`taint`). `repeats`: what may have had an effect is made again.
+    A run has it if its models have hosted tools. `guards` are those of the run, which have the policies of the runs
+    above it, too. `repeats`: what may have had an effect is made again.
     """
 
     name = "hosted"
     order = APPROVALS
-    holds_text = may_ask = False
+    holds_text = may_ask = holds_for_children = False
     points = (Attempt,)
 
-    def __init__(self, policies: Iterable[Approve], *, asks_after_outside: bool, repeats: bool) -> None:
-        self.policies, self.asks_after_outside, self._repeats = tuple(policies), asks_after_outside, repeats
+    def __init__(self, guards: Sequence[Guard], *, repeats: bool) -> None:
+        self._policies = [each for guard in guards if isinstance(guard, ApprovalsGuard) for each in guard.policies]
+        self._asks_after_outside = any(isinstance(each, TaintGuard) and each.policy == "ask" for each in guards)
+        self._repeats = repeats
         self._lost: set[tuple[str, str]] = set()
         """The model calls with an attempt whose calls may have been made, and whose reply is lost."""
 
     async def before(self, entry: Entry) -> Any:
         for tool in _tools_of(entry):
             effects = tool.name == MCP
-            asks = any(each not in ("never", "plan", *(() if effects else ("effects",))) for each in self.policies)
-            if asks or (effects and self.asks_after_outside):
+            asks = any(each not in ("never", "plan", *(() if effects else ("effects",))) for each in self._policies)
+            if asks or (effects and self._asks_after_outside):
                 said = f"The provider makes calls of {tool.word} by itself, so nobody can be asked before them."
                 hint = "Use a local tool, such as websearch or mcp:ADDRESS, or allow such calls (approve, taint)."
                 raise EndedByRefusal(f"{said} {hint}")
@@ -52,13 +55,6 @@ class HostedCallsGuard(Guard):
         was_taken = isinstance(result, ResponseRecord) and bool(result.error) and result.usage is not None
         if was_taken and any(tool.name == MCP for tool in _tools_of(entry)):
             self._lost.add(_call_of(entry))
-
-    def for_child(self, own: Guard | None) -> Guard:
-        """Return the child's guard with the policies of both runs."""
-        mine = own if isinstance(own, HostedCallsGuard) else self
-        policies = (*self.policies, *mine.policies)
-        asks, repeats = self.asks_after_outside or mine.asks_after_outside, mine._repeats
-        return HostedCallsGuard(policies, asks_after_outside=asks, repeats=repeats)
 
 
 def _tools_of(entry: Entry) -> tuple[HostedTool, ...]:

@@ -104,5 +104,6 @@ def _list_sources(entry: Entry, result: Any) -> list[str]:
     """Return where content from outside comes from in a result: a call, or the calls of the provider in a reply."""
     if isinstance(result, Observation):
         return [f"the result of '{entry.asked.tool}'"] if result.outside else []
-    hosted = result.hosted if isinstance(result, Reply) else ()
-    return list(dict.fromkeys(f"the result of the hosted '{each.tool}'" for each in hosted if each.outside))
+    if not isinstance(result, Reply) or not result.hosted:
+        return []
+    return list(dict.fromkeys(f"the result of the hosted '{each.tool}'" for each in result.hosted if each.outside))

@@ -60,9 +60,7 @@ class AskModel(BasePerformer):
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
-        records = (row.record for row in engine.run_spec.past.rows)
-        notes = (each.text for each in records if isinstance(each, NoteRecord) and each.kind == "cache")
-        self.cache = CacheWatch(notes)
+        self._cache: CacheWatch | None = None
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -127,6 +125,16 @@ class AskModel(BasePerformer):
         said += "If it counts cached tokens, too, it dropped the beginning, with instructions and tools: give it a "
         self.engine.remark("truncated", f"{said}larger context (Ollama: OLLAMA_CONTEXT_LENGTH).", step)
 
+    def find_broken_prefix(self, phase: str, body: bytes, reply: Reply) -> str:
+        """Return what to report of a request that breaks what its provider had cached; "" for nothing."""
+        if self._cache is None:
+            if not (reply.usage.cached_tokens or reply.usage.cache_write_tokens):
+                return ""
+            records = (row.record for row in self.engine.run_spec.past.rows)
+            notes = (each.text for each in records if isinstance(each, NoteRecord) and each.kind == "cache")
+            self._cache = CacheWatch(notes)
+        return self._cache.look(reply.model, phase, body, reply.usage)
+
     def note_service_tier(self, step: int, model: Model, reply: Reply) -> None:
         """Note, once for a model and tier, that a reply's service tier has no price of its own."""
         tier, rate = reply.service_tier, model.rate
@@ -182,7 +190,7 @@ class AskForReply(BasePerformer):
                     raise RecordEnds
                 reply = await self._ask(entry)
                 engine.journal.buffer(ResultRecord(entry.key, entry.step, "think", reply))
-            found_break = self._owner.cache.look(reply.model, entry.effect.phase, self._body, reply.usage)
+            found_break = self._owner.find_broken_prefix(entry.effect.phase, self._body, reply)
             if found_break and self._has_replied:
                 engine.remark("cache", found_break, self.step, entry.key)
         made: Reply = await engine.chain.settle(admitted, reply)

@@ -73,7 +73,8 @@ class RunNews:
             self.inbox = Inbox(engine.store, engine.run_id, taken, looks_first=looks_first)
 
     async def put_into(self, key: str, think: Think, *, step: int, is_new: bool) -> Think:
-        """Return a request of the loop with what came before it. `is_new`: also with what was not on record before."""
+        """Return a request of the loop with what came before it. `is_new`: also with what was not on record before; not
+        if it goes on with a turn that the provider paused."""
         if think.phase.endswith(COMPACT):
             return think
         engine, n = self._engine, int(key)
@@ -83,7 +84,8 @@ class RunNews:
                 self._place(await tools.background.deliver(record.value), think)
             else:
                 await self._take(record.key, UserMessage(**record.value), step, think)
-        is_new = is_new and not journal.replay and not journal.has_rows(key)
+        goes_on = think.repair and think.messages[-1:] and think.messages[-1].role == "assistant"
+        is_new = is_new and not (goes_on or journal.replay or journal.has_rows(key))
         if is_new and engine.near is not None:  # the last call must know all
             await tools.background.wait()
         for call in tools.background.list_ended() if is_new else ():
