@@ -14,12 +14,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.errors import JournalError, PlaitError
 from plait.journal import codec
 from plait.journal.records import ResultRecord
 from plait.journal.store import ACTIVE, Store, read_timeline
+from plait.tools.render import replace_surrogates
 
 KIND = "sent"
 """The kind under which a store keeps what was sent to a run, by the run's id and a number."""
@@ -62,17 +63,18 @@ class Inbox:
         self.loop = asyncio.get_running_loop()
         self.calls: dict[str, Callable[[str], None]] = {}
         """The calls under way, each with what cancels it for a user of this name."""
+        self._early: dict[str, str] = {}
+        """The calls to cancel that are about to begin, or to go on, each with the user's name."""
         self._watching: asyncio.Task[None] | None = None
         _OPEN[run] = self
 
     async def look(self) -> None:
         """Read what was sent since the last look, if the run is old enough or was told that something came. Where the
         store can't be read now, the next write of the run says so."""
-        if self._store is None:
+        is_due = self._due or self._looking.locked() or time.monotonic() - self._begun >= LOOKS
+        if self._store is None or not is_due:
             return
         async with self._looking:  # another look may be under way, or be given up
-            if not self._due and time.monotonic() - self._begun < LOOKS:
-                return
             self._due, found = False, PAGE
             try:
                 while found == PAGE:
@@ -92,8 +94,10 @@ class Inbox:
         number, self._next = self._next, self._next + 1
         if sent.text and number not in self._taken:
             self.messages[number] = sent
-        elif sent.call and (cancel := self.calls.get(sent.call)) is not None:
-            cancel(sent.by)
+        elif sent.call and sent.call in self.calls:
+            self.calls[sent.call](sent.by)
+        elif sent.call:
+            self._early[sent.call] = sent.by
         return number
 
     def wake(self) -> None:
@@ -105,6 +109,8 @@ class Inbox:
     def begin_call(self, key: str, cancel: Callable[[str], None]) -> asyncio.TimerHandle:
         """Have a call cancelled when a user wants that. Returns what `end_call` gets."""
         self.calls[key] = cancel
+        if key in self._early:
+            cancel(self._early.pop(key))
         return self.loop.call_later(LOOKS, self.wake)
 
     def end_call(self, key: str, watch: asyncio.TimerHandle) -> None:
@@ -145,8 +151,9 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
     Raises `NotTaken` if the run is over, also if it ends meanwhile without having taken a message; `UnknownRun`."""
     if sent.text and len(sent.text) > LONGEST:
         raise NotTaken(f"The message has more than {LONGEST:,} characters.", hint="Send a shorter one.")
-    if not (sent.text.strip() or sent.call):
-        raise NotTaken("The message is empty.", hint="Write a text.")
+    if bool(sent.text.strip()) == bool(sent.call):
+        raise NotTaken("The message is empty, or names a call, too.", hint="Send a text, or name a call to cancel.")
+    sent = structs.replace(sent, text=replace_surrogates(sent.text), by=replace_surrogates(sent.by), at=time.time())
     inbox = _OPEN.get(run)
     if store is None:
         if inbox is None:
@@ -158,7 +165,7 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
         calls = (await read_timeline(store, run, bodies=False)).tool_calls
         if not any(each.key == sent.call and each.begun and each.observation is None for each in calls):
             raise NotTaken(f"Run {run} has no call {sent.call} that goes on.", hint="It may have ended meanwhile.")
-    data = codec.encode(msgspec.structs.replace(sent, at=time.time()))
+    data = codec.encode(sent)
     for number in count():
         key = _name(run, number)
         if not await store.list_kept(KIND, [key]):

@@ -63,8 +63,7 @@ class CacheWatch:
     """Watches the requests of one run. `reported` are the causes that were reported, each once."""
 
     def __init__(self, notes: Iterable[str]) -> None:
-        texts = list(notes)
-        self._reported = {cause for cause, words in CAUSES.items() if any(words in text for text in texts)}
+        self._reported = {cause for text in notes for cause, words in CAUSES.items() if words in text}
         self._last: dict[tuple[str, str], tuple[bytes, Usage]] = {}
 
     def look(self, model: str, phase: str, body: bytes, usage: Usage) -> str:

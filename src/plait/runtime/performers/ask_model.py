@@ -60,9 +60,8 @@ class AskModel(BasePerformer):
         self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
-        records = (row.record for row in engine.run_spec.past.rows)
-        notes = (each.text for each in records if isinstance(each, NoteRecord) and each.kind == "cache")
-        self.cache = CacheWatch(notes)
+        records = [row.record for row in engine.run_spec.past.rows]
+        self.cache = CacheWatch(each.text for each in records if isinstance(each, NoteRecord) and each.kind == "cache")
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
