@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from fork_server import run_forked
 from loop_scripts import LOOPS
 from plait.core import events as ev
 from plait.journal.store import open_store
@@ -154,6 +155,28 @@ def test_a_run_that_waits_takes_a_message_when_it_goes_on(tmp_path: Path) -> Non
     agent.send(run, "Be brief.")
     run = agent.resume(run, "yes")
     assert "Be brief." in requests_of(run)[-1] and agent.replay(run).whole
+
+
+KILLED = """
+import os, plait
+look = plait.tool(name="wait_long", read_only=True)(lambda: os._exit(9))
+model = plait.Scripted([{"calls": [{"name": "wait_long", "input": {}}]}])
+plait.Agent("tool_calling", model=model, tools=[look], journal="j.db", name="x").run("Go.")
+"""
+
+
+def test_a_killed_run_takes_messages_when_it_is_resumed(tmp_path: Path) -> None:
+    assert run_forked(["-c", KILLED], cwd=tmp_path).returncode == 9
+    agent = steps(tmp_path / "j.db", plait.tool(name="wait_long", read_only=True)(lambda: "over"))
+    store = open_store(tmp_path / "j.db")
+    (row,) = asyncio.run(store.list_runs())
+    texts = [f"Message {number}." for number in range(11)]
+    for text in texts:
+        agent.send(row.head.run, text)
+    run = agent.resume(row.head.run)
+    assert (row.status, run.status) == ("interrupted", "answered") and agent.replay(run).whole
+    assert all(text in requests_of(run)[-1] for text in texts)
+    assert [each["text"] for each in asyncio.run(list_messages(store, run.id))] == texts
 
 
 @pytest.mark.parametrize(("text", "call"), [("", ""), ("  \n", ""), ("x" * 20_001, ""), ("x", "1.0")])

@@ -24,6 +24,8 @@ from plait.tools.render import replace_surrogates
 
 KIND = "sent"
 """The kind under which a store keeps what was sent to a run, by the run's id and a number."""
+MAY_GO_ON = ACTIVE | {"interrupted"}
+"""The statuses of a run that takes messages, now or when it goes on."""
 PAGE = 8
 """Items that are looked for at once."""
 LOOKS = 0.25
@@ -175,14 +177,14 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
     if inbox is not None:
         inbox.loop.call_soon_threadsafe(inbox.wake)
     status = (await store.find_run(run)).status
-    if status not in ACTIVE and sent.text and number not in await _taken(store, run):
+    if status not in MAY_GO_ON and sent.text and number not in await _taken(store, run):
         await store.keep(KIND, key, run, codec.encode(Sent()))  # the number stays, the message goes
         _require_active(run, status)
     return number
 
 
 def _require_active(run: str, status: str) -> None:
-    if status not in (*ACTIVE, "interrupted"):
+    if status not in MAY_GO_ON:
         hint = "Ask again: in a session, the next turn sees this one."
         raise NotTaken(f"Run {run} is over ({status}): it takes no message.", hint=hint)
 
@@ -204,7 +206,7 @@ async def list_messages(store: Store, run: str) -> list[dict[str, Any]]:
         kept = await store.list_kept(KIND, [_name(run, number) for number in range(start, start + PAGE)])
         for number, each in enumerate(kept, start):
             sent = _read(each.data)
-            state = "waiting" if status in (*ACTIVE, "interrupted") else "late"
+            state = "waiting" if status in MAY_GO_ON else "late"
             known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
             if sent.text:
                 found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
