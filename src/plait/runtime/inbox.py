@@ -77,14 +77,10 @@ class Inbox:
         if self._store is None or not is_due:
             return
         async with self._looking:  # another look may be under way, or be given up
-            self._due, found = False, PAGE
+            self._due = False
             try:
-                while found == PAGE:
-                    keys = [_name(self.run, number) for number in range(self._next, self._next + PAGE)]
-                    items = await self._store.list_kept(KIND, keys)
-                    for each in items:
-                        self.put(_read(each.data))
-                    found = len(items)
+                for sent in await _read_sent(self._store, self.run, self._next):
+                    self.put(sent)
             except JournalError:
                 self._due = True
             except BaseException:
@@ -139,12 +135,19 @@ def _name(run: str, number: int) -> str:
     return f"{run} {number}"
 
 
-def _read(data: bytes) -> Sent:
-    """Return what was sent; nothing for what a damaged journal, or one from elsewhere, has there."""
-    try:
-        return msgspec.json.decode(data, type=Sent)
-    except msgspec.MsgspecError:
-        return Sent()
+async def _read_sent(store: Store, run: str, start: int = 0) -> list[Sent]:
+    """Return what was sent, from a number on; an empty `Sent` for what a damaged journal, or one from elsewhere, has
+    there."""
+    found: list[Sent] = []
+    while True:
+        kept = await store.list_kept(KIND, [_name(run, start + len(found) + i) for i in range(PAGE)])
+        for each in kept:
+            try:
+                found.append(msgspec.json.decode(each.data, type=Sent))
+            except msgspec.MsgspecError:
+                found.append(Sent())
+        if len(kept) < PAGE:
+            return found
 
 
 async def send(store: Store | None, run: str, sent: Sent) -> int:
@@ -168,12 +171,10 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
         if not any(each.key == sent.call and each.begun and each.observation is None for each in calls):
             raise NotTaken(f"Run {run} has no call {sent.call} that goes on.", hint="It may have ended meanwhile.")
     data = codec.encode(sent)
-    for number in count():
-        key = _name(run, number)
-        if not await store.list_kept(KIND, [key]):
-            await store.keep(KIND, key, run, data, replace=False)
-            if (await store.list_kept(KIND, [key]))[0].data == data:
-                break
+    for number in count(len(await _read_sent(store, run))):
+        await store.keep(KIND, key := _name(run, number), run, data, replace=False)
+        if (await store.list_kept(KIND, [key]))[0].data == data:
+            break  # else another user was faster
     if inbox is not None:
         inbox.loop.call_soon_threadsafe(inbox.wake)
     status = (await store.find_run(run)).status
@@ -202,14 +203,9 @@ async def list_messages(store: Store, run: str) -> list[dict[str, Any]]:
     "waiting" for the next model call, or "late": the run has ended without it."""
     status, taken = (await store.find_run(run)).status, await _taken(store, run)
     found: list[dict[str, Any]] = []
-    for start in count(0, PAGE):
-        kept = await store.list_kept(KIND, [_name(run, number) for number in range(start, start + PAGE)])
-        for number, each in enumerate(kept, start):
-            sent = _read(each.data)
-            state = "waiting" if status in MAY_GO_ON else "late"
-            known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
-            if sent.text:
-                found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
-        if len(kept) < PAGE:
-            return found
+    for number, sent in enumerate(await _read_sent(store, run)):
+        state = "waiting" if status in MAY_GO_ON else "late"
+        known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
+        if sent.text:
+            found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
     return found

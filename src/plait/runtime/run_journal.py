@@ -157,10 +157,6 @@ class RunJournal:
         """Return all entries on record with their keys, in the order of their first rows."""
         return list(self._found.items())
 
-    def has_rows(self, key: str) -> bool:
-        """Return whether anything is on record of a model call: the request, or what the loop received instead."""
-        return key in self._found or key in self._raised
-
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
         return self._raised.get(key)

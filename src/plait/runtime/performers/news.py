@@ -21,7 +21,7 @@ from plait.loops.compaction import COMPACT
 from plait.runtime.guard import Entry, UserMessage
 from plait.runtime.inbox import Inbox
 from plait.runtime.performers.base import BasePerformer
-from plait.runtime.run_journal import EntryWork, FoundEntry
+from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -84,7 +84,8 @@ class RunNews:
                 self._place(await background.deliver(record.value), think)
             else:
                 await self._take(record.key, UserMessage(**record.value), step, think)
-        if is_new and not journal.replay and not journal.has_rows(key):
+        has_rows = journal.find(key) is not NOTHING or journal.raised(key) is not None
+        if is_new and not journal.replay and not has_rows:
             if background.begun:
                 if engine.near is not None:  # the last call must know all
                     await background.wait()
