@@ -57,6 +57,8 @@ def test_a_claim_needs_a_call_of_a_tool_that_does_it(answer: str, tool: str) -> 
         "He paid 3 dollars and bought 2 pens.",
         "Ich habe die Mail nicht gesendet.",
         "Lyon has 522,250 people.",
+        "„" * 100_000,
+        "«" * 100_000,
     ],
 )
 def test_what_is_no_claim_is_not_flagged(answer: str) -> None:

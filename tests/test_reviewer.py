@@ -82,7 +82,18 @@ def test_what_it_refuses_is_not_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [say("ask"), "approve", '{"verdict": "approve"}', "[1]", say("APPROVE"), ServerFailed("it is down")]
+    "reply",
+    [
+        say("ask"),
+        "approve",
+        '{"verdict": "approve"}',
+        "[1]",
+        "[" * 100_000,
+        say("APPROVE"),
+        '{"verdict": "ask", "verdict": "approve", "reason": "x"}',
+        '{"verdict": "approve", "reason": {"a": 1}}',
+        ServerFailed("it is down"),
+    ],
 )
 def test_the_user_is_asked_where_it_is_unsure_or_silent(reply: Any, tmp_path: Path) -> None:
     run = run_with(reply, tmp_path, limits=plait.Limits(retries=0))

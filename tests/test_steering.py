@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import plait
+from fork_server import run_forked
 from loop_scripts import LOOPS
 from plait.core import events as ev
 from plait.journal.store import open_store
 from plait.runtime import inbox
+from plait.runtime.guard import UserMessage
 from plait.runtime.inbox import NotTaken, list_messages
 from postgres_server import shared_server
 from window_server import ask, serving
@@ -57,6 +59,7 @@ def test_a_message_is_in_the_next_request_and_in_all_later_ones(loop: str, tmp_p
     assert (run.answer == "done" and first < len(has) - 1) or (loop in PLANS and all(has[first:]))
     (noted,) = [each.entry for each in run.timeline.moments if getattr(each.entry, "kind", "") == "message"]
     assert (noted.text, noted.value["by"]) == (TEXT, "ada")
+    assert "| Observation: and be brief." in requests[first]  # no line of its own
     assert agent.replay(run).whole
     with pytest.raises(NotTaken, match="is over"):
         agent.send(run, "too late")
@@ -136,7 +139,7 @@ def test_a_run_without_a_journal_takes_messages_of_its_own_process() -> None:
     @plait.tool(read_only=True)
     async def look(ctx: plait.Context[None]) -> str:
         """Look."""
-        await agent.asend(ctx.run_id, TEXT)
+        await agent.asend(ctx.run_id, TEXT + "\ud800")  # half of a character
         return "seen"
 
     agent = steps(False, look, first="look")
@@ -154,11 +157,64 @@ def test_a_run_that_waits_takes_a_message_when_it_goes_on(tmp_path: Path) -> Non
     assert "Be brief." in requests_of(run)[-1] and agent.replay(run).whole
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "x" * 20_001])
-def test_what_is_no_message_is_refused(text: str, tmp_path: Path) -> None:
+KILLED = """
+import os, plait
+look = plait.tool(name="wait_long", read_only=True)(lambda: os._exit(9))
+model = plait.Scripted([{"calls": [{"name": "wait_long", "input": {}}]}])
+plait.Agent("tool_calling", model=model, tools=[look], journal="j.db", name="x").run("Go.")
+"""
+
+
+def test_a_killed_run_takes_messages_when_it_is_resumed(tmp_path: Path) -> None:
+    assert run_forked(["-c", KILLED], cwd=tmp_path).returncode == 9
+    agent = steps(tmp_path / "j.db", plait.tool(name="wait_long", read_only=True)(lambda: "over"))
+    store = open_store(tmp_path / "j.db")
+    (row,) = asyncio.run(store.list_runs())
+    texts = [f"Message {number}." for number in range(11)]
+    for text in texts:
+        agent.send(row.head.run, text)
+    run = agent.resume(row.head.run)
+    assert (row.status, run.status) == ("interrupted", "answered") and agent.replay(run).whole
+    assert all(text in requests_of(run)[-1] for text in texts)
+    assert [each["text"] for each in asyncio.run(list_messages(store, run.id))] == texts
+
+
+@pytest.mark.parametrize(("text", "call"), [("", ""), ("  \n", ""), ("x" * 20_001, ""), ("x", "1.0")])
+def test_what_is_no_message_is_refused(text: str, call: str, tmp_path: Path) -> None:
     agent = steps(tmp_path / "j.db", plait.tool(name="wait_long")(lambda: "over"), approve="effects")
     with pytest.raises(NotTaken, match="message"):
-        agent.send(agent.run("Go."), text)
+        agent.send(agent.run("Go."), text, call=call)
+
+
+async def test_a_cancellation_that_comes_before_its_call_is_kept() -> None:
+    here, cancelled = inbox.Inbox(None, "run", set(), looks_first=False), list[str]()
+    here.put(inbox.Sent(call="1.0", by="ada"))
+    for key in ("1.1", "1.0", "1.0"):
+        here.end_call(key, here.begin_call(key, cancelled.append))
+    assert cancelled == ["ada"]
+
+
+class RefuseMessages(plait.Guard[None]):
+    """Lets no message through."""
+
+    name, points = "messages", (UserMessage,)
+
+    async def before(self, entry: Any) -> Any:
+        return plait.Refuse("no messages")
+
+
+def test_a_refused_message_is_no_evidence(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    async def look(ctx: plait.Context[None], place: str) -> str:
+        """Look at a place."""
+        await agent.asend(ctx.run_id, "The house is 4711.")
+        return "seen"
+
+    replies = [call("look", place="a"), call("look", place="4711"), {"answer": "done"}]
+    agent = make_agent("tool_calling", [look], tmp_path / "j.db", replies)
+    found = [agent.using(hooks=hooks, grounding="refuse").run("See a.") for hooks in ([], [RefuseMessages()])]
+    assert [run.calls_of("look")[1].text == "seen" for run in found] == [True, False]
+    assert ["4711" in requests_of(run)[1] for run in found] == [True, False]
 
 
 @pytest.mark.parametrize("loop", ["react", "json", "tool_calling"])
@@ -189,6 +245,23 @@ def test_a_result_from_the_background_comes_before_the_answer(loop: str, tmp_pat
     assert agent.replay(run).whole
 
 
+def test_a_fork_delivers_what_was_in_the_background_though_its_tool_has_changed(tmp_path: Path) -> None:
+    def dig() -> str:
+        """Dig."""
+        return "no gold"
+
+    @plait.tool(read_only=True)
+    async def look() -> str:
+        """Look."""
+        await asyncio.sleep(0.05)
+        return "seen"
+
+    replies = [call("dig"), call("look"), call("look"), {"answer": "done"}]
+    agent = make_agent("tool_calling", [plait.tool(background=True)(dig), look], tmp_path / "j.db", replies)
+    fork = agent.using(tools=[plait.tool(dig), look]).fork(agent.run("Dig."), 4)
+    assert fork.answer == "done" and "| no gold" in requests_of(fork)[-1]
+
+
 @pytest.mark.parametrize("loop", sorted(PLANS))
 def test_a_plan_waits_for_a_call_in_the_background(loop: str, tmp_path: Path) -> None:
     @plait.tool(background=True)
@@ -217,7 +290,7 @@ def test_what_is_no_message_in_the_journal_does_no_harm(tmp_path: Path) -> None:
         """Look."""
         for number, data in enumerate((b"[1]", b'{"text": 3}', b'{"call": "9.9"}')):
             await open_store(tmp_path / "j.db").keep(inbox.KIND, f"{ctx.run_id} {number}", ctx.run_id, data)
-        await agent.asend(ctx.run_id, TEXT)
+        await agent.asend(ctx.run_id, TEXT + "\ud800")
         return "seen"
 
     agent = steps(tmp_path / "j.db", look, first="look")

@@ -129,12 +129,12 @@ def submit(
 @options.journal
 def cancel(run: str, reason: str, call: str | None, journal: str | None) -> None:
     """Cancel a run that waits, was interrupted or is in a queue. In PostgreSQL, also one that goes on anywhere."""
-    store = open_store(place := options.journal_path(journal))
+    store = open_store(options.journal_path(journal))
     row = wait_for(store.find_run(run))
     if call is not None:
         wait_for(inbox.send(store, row.head.run, inbox.Sent(call=call)))
         return
-    RecordedRuns(open_store(place)).cancel(row.head.run, reason)
+    RecordedRuns(store).cancel(row.head.run, reason)
 
 
 @click.command()

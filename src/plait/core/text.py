@@ -86,6 +86,11 @@ def count_shared(a: Sequence[object], b: Sequence[object]) -> int:
     return low
 
 
+def mark_lines(text: str) -> str:
+    """Put a bar before each line, so that the text cannot pass for a part of the conversation around it."""
+    return "\n".join(f"| {line}" for line in text.splitlines())
+
+
 def format_count(number: int, word: str) -> str:
     """Return `1 step` or `2 steps`."""
     return f"{number:,} {word}" + ("" if number == 1 else "s")

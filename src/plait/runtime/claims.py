@@ -51,7 +51,7 @@ VERBS = {  # what names the verb in tools: its participles in English, German, F
 _ADVERBS = r"(?:\s+(?:just|now|already|successfully|also|then|soeben|jetzt|bereits|erfolgreich|déjà|bien|ya))*"
 _BEHIND = r"(?!\s+(?:by|von|par|por|in\s+\d|on\s+\d|to\s+be)\b)"
 _QUOTED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|'[^'\n]{12,}'(?!\w)|^>[^\n]*$", re.S | re.M
+    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|'[^'\n]{12,}'(?!\w)|^>[^\n]*$", re.S | re.M
 )
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]?")
 _OPEN = re.compile(
@@ -62,7 +62,7 @@ _OPEN = re.compile(
 )
 
 
-class Claim(NamedTuple):
+class ClaimedAction(NamedTuple):
     """A claim: its words, and the names of the tools that would do it (none: any tool with effects)."""
 
     text: str
@@ -85,7 +85,7 @@ def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     return tuple(found)
 
 
-def find_claims(answer: str, tools: Iterable[ToolSpec]) -> list[Claim]:
+def find_claims(answer: str, tools: Iterable[ToolSpec]) -> list[ClaimedAction]:
     """Return what an answer says was done, with the tools that would do it. `tools` are all tools of the agent."""
     effects = [tool for tool in tools if tool.has_effects]
     if not effects:
@@ -98,11 +98,11 @@ def find_claims(answer: str, tools: Iterable[ToolSpec]) -> list[Claim]:
             if said := pattern.search(sentence):
                 word = re.compile("|".join(names), re.I)
                 doing = tuple(tool.name for tool in effects if word.search(f"{tool.name} {tool.description}"))
-                found.append(Claim(said[0].strip(), doing))
+                found.append(ClaimedAction(said[0].strip(), doing))
     return found
 
 
-def list_unsupported(claims: Iterable[Claim], made: Set[str]) -> list[str]:
+def list_unsupported(claims: Iterable[ClaimedAction], made: Set[str]) -> list[str]:
     """Return the words of the claims that no call supports. `made` are the tools with effects that were called, and did
     not fail."""
     return [claim.text for claim in claims if not (made & {*claim.tools} if claim.tools else made)]

@@ -142,7 +142,8 @@ class Engine:
                 self.clock.deadline = deadline
                 try:
                     outcome = await self._walk()
-                    await self.performers.tools.background.end_all()
+                    if (background := self.performers.tools.background).begun:
+                        await background.end_all()
                     outcome = await self._finish(outcome)
                 except Suspend as why:  # what was started ends first
                     others = await self.performers.started.end_others()

@@ -21,7 +21,8 @@ HookPoint: TypeAlias = Literal[
 POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 
 BUILT_IN = frozenset(
-    {"approvals", "breaker", "grounding", "hosted", "limits", "output", "output_after_hooks", "sources", "taint"}
+    {"approvals", "background", "breaker", "claims", "grounding", "hosted", "limits", "output", "output_after_hooks"}
+    | {"sources", "taint"}
 )
 """The names of the guards that Plait has itself."""
 

@@ -14,15 +14,18 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.errors import JournalError, PlaitError
 from plait.journal import codec
 from plait.journal.records import ResultRecord
 from plait.journal.store import ACTIVE, Store, read_timeline
+from plait.tools.render import replace_surrogates
 
 KIND = "sent"
 """The kind under which a store keeps what was sent to a run, by the run's id and a number."""
+MAY_GO_ON = ACTIVE | {"interrupted"}
+"""The statuses of a run that takes messages, now or when it goes on."""
 PAGE = 8
 """Items that are looked for at once."""
 LOOKS = 0.25
@@ -62,25 +65,22 @@ class Inbox:
         self.loop = asyncio.get_running_loop()
         self.calls: dict[str, Callable[[str], None]] = {}
         """The calls under way, each with what cancels it for a user of this name."""
+        self._early: dict[str, str] = {}
+        """The calls to cancel that are about to begin, or to go on, each with the user's name."""
         self._watching: asyncio.Task[None] | None = None
         _OPEN[run] = self
 
     async def look(self) -> None:
         """Read what was sent since the last look, if the run is old enough or was told that something came. Where the
         store can't be read now, the next write of the run says so."""
-        if self._store is None:
+        is_due = self._due or self._looking.locked() or time.monotonic() - self._begun >= LOOKS
+        if self._store is None or not is_due:
             return
         async with self._looking:  # another look may be under way, or be given up
-            if not self._due and time.monotonic() - self._begun < LOOKS:
-                return
-            self._due, found = False, PAGE
+            self._due = False
             try:
-                while found == PAGE:
-                    keys = [_name(self.run, number) for number in range(self._next, self._next + PAGE)]
-                    items = await self._store.list_kept(KIND, keys)
-                    for each in items:
-                        self.put(_read(each.data))
-                    found = len(items)
+                for sent in await _read_sent(self._store, self.run, self._next):
+                    self.put(sent)
             except JournalError:
                 self._due = True
             except BaseException:
@@ -92,8 +92,10 @@ class Inbox:
         number, self._next = self._next, self._next + 1
         if sent.text and number not in self._taken:
             self.messages[number] = sent
-        elif sent.call and (cancel := self.calls.get(sent.call)) is not None:
-            cancel(sent.by)
+        elif sent.call and sent.call in self.calls:
+            self.calls[sent.call](sent.by)
+        elif sent.call:
+            self._early[sent.call] = sent.by
         return number
 
     def wake(self) -> None:
@@ -105,6 +107,8 @@ class Inbox:
     def begin_call(self, key: str, cancel: Callable[[str], None]) -> asyncio.TimerHandle:
         """Have a call cancelled when a user wants that. Returns what `end_call` gets."""
         self.calls[key] = cancel
+        if key in self._early:
+            cancel(self._early.pop(key))
         return self.loop.call_later(LOOKS, self.wake)
 
     def end_call(self, key: str, watch: asyncio.TimerHandle) -> None:
@@ -131,12 +135,19 @@ def _name(run: str, number: int) -> str:
     return f"{run} {number}"
 
 
-def _read(data: bytes) -> Sent:
-    """Return what was sent; nothing for what a damaged journal, or one from elsewhere, has there."""
-    try:
-        return msgspec.json.decode(data, type=Sent)
-    except msgspec.MsgspecError:
-        return Sent()
+async def _read_sent(store: Store, run: str, start: int = 0) -> list[Sent]:
+    """Return what was sent, from a number on; an empty `Sent` for what a damaged journal, or one from elsewhere, has
+    there."""
+    found: list[Sent] = []
+    while True:
+        kept = await store.list_kept(KIND, [_name(run, start + len(found) + i) for i in range(PAGE)])
+        for each in kept:
+            try:
+                found.append(msgspec.json.decode(each.data, type=Sent))
+            except msgspec.MsgspecError:
+                found.append(Sent())
+        if len(kept) < PAGE:
+            return found
 
 
 async def send(store: Store | None, run: str, sent: Sent) -> int:
@@ -145,8 +156,9 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
     Raises `NotTaken` if the run is over, also if it ends meanwhile without having taken a message; `UnknownRun`."""
     if sent.text and len(sent.text) > LONGEST:
         raise NotTaken(f"The message has more than {LONGEST:,} characters.", hint="Send a shorter one.")
-    if not (sent.text.strip() or sent.call):
-        raise NotTaken("The message is empty.", hint="Write a text.")
+    if bool(sent.text.strip()) == bool(sent.call):
+        raise NotTaken("The message is empty, or names a call, too.", hint="Send a text, or name a call to cancel.")
+    sent = structs.replace(sent, text=replace_surrogates(sent.text), by=replace_surrogates(sent.by), at=time.time())
     inbox = _OPEN.get(run)
     if store is None:
         if inbox is None:
@@ -158,24 +170,22 @@ async def send(store: Store | None, run: str, sent: Sent) -> int:
         calls = (await read_timeline(store, run, bodies=False)).tool_calls
         if not any(each.key == sent.call and each.begun and each.observation is None for each in calls):
             raise NotTaken(f"Run {run} has no call {sent.call} that goes on.", hint="It may have ended meanwhile.")
-    data = codec.encode(msgspec.structs.replace(sent, at=time.time()))
-    for number in count():
-        key = _name(run, number)
-        if not await store.list_kept(KIND, [key]):
-            await store.keep(KIND, key, run, data, replace=False)
-            if (await store.list_kept(KIND, [key]))[0].data == data:
-                break
+    data = codec.encode(sent)
+    for number in count(len(await _read_sent(store, run))):
+        await store.keep(KIND, key := _name(run, number), run, data, replace=False)
+        if (await store.list_kept(KIND, [key]))[0].data == data:
+            break  # else another user was faster
     if inbox is not None:
         inbox.loop.call_soon_threadsafe(inbox.wake)
     status = (await store.find_run(run)).status
-    if status not in ACTIVE and sent.text and number not in await _taken(store, run):
+    if status not in MAY_GO_ON and sent.text and number not in await _taken(store, run):
         await store.keep(KIND, key, run, codec.encode(Sent()))  # the number stays, the message goes
         _require_active(run, status)
     return number
 
 
 def _require_active(run: str, status: str) -> None:
-    if status not in (*ACTIVE, "interrupted"):
+    if status not in MAY_GO_ON:
         hint = "Ask again: in a session, the next turn sees this one."
         raise NotTaken(f"Run {run} is over ({status}): it takes no message.", hint=hint)
 
@@ -193,14 +203,9 @@ async def list_messages(store: Store, run: str) -> list[dict[str, Any]]:
     "waiting" for the next model call, or "late": the run has ended without it."""
     status, taken = (await store.find_run(run)).status, await _taken(store, run)
     found: list[dict[str, Any]] = []
-    for start in count(0, PAGE):
-        kept = await store.list_kept(KIND, [_name(run, number) for number in range(start, start + PAGE)])
-        for number, each in enumerate(kept, start):
-            sent = _read(each.data)
-            state = "waiting" if status in (*ACTIVE, "interrupted") else "late"
-            known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
-            if sent.text:
-                found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
-        if len(kept) < PAGE:
-            return found
+    for number, sent in enumerate(await _read_sent(store, run)):
+        state = "waiting" if status in MAY_GO_ON else "late"
+        known = {"state": "taken", "step": taken[number]} if number in taken else {"state": state}
+        if sent.text:
+            found.append({"number": number, "text": sent.text, "by": sent.by, "at": sent.at, **known})
     return found

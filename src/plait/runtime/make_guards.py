@@ -74,7 +74,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             ask_reviewer=ask_reviewer,
         ),
     ]
-    if any(tool.spec.background for tool in spec.tools):
+    if spec.tools.has_background:
         own.append(BackgroundGuard(lambda: engine.performers.tools.background.wait(), is_near))
     above = engine.parent.chain.guards if engine.parent is not None else []
     if agent.spend or (above and any(guard.name == "spend" for guard in above)):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import MsgspecError, Struct, structs
 
 from plait.core import Call, Think, ToolSpec, system, user
 from plait.core.errors import ConfigError
@@ -34,11 +36,11 @@ only if the policy clearly allows this call with these inputs and the task needs
 clearly forbids it, "ask" in all other cases: then the user decides."""
 
 
-class ReviewVerdict(Struct, frozen=True):
+class ReviewVerdict(Struct, frozen=True, forbid_unknown_fields=True):
     """What a reviewer says of a call: `approve`, `refuse`, or `ask` for the user to decide."""
 
     verdict: Literal["approve", "refuse", "ask"]
-    reason: str = ""
+    reason: str
 
 
 class Reviewer(Struct, frozen=True, kw_only=False):
@@ -73,10 +75,8 @@ class Reviewer(Struct, frozen=True, kw_only=False):
 
 def read_verdict(text: str) -> ReviewVerdict:
     """Return the verdict in a reply; `ask` if it is not exactly one."""
-    try:
-        found = json.loads(strip_fence(text.strip()))
-        if found.keys() == {"verdict", "reason"} and found["verdict"] in ("approve", "refuse", "ask"):
-            return ReviewVerdict(found["verdict"], str(found["reason"])[:500])
-    except (ValueError, AttributeError):
-        pass
+    with suppress(MsgspecError):
+        found = msgspec.json.decode(strip_fence(text.strip()), type=ReviewVerdict)
+        if text.count('"verdict"') == 1:  # of two, the last one would count
+            return structs.replace(found, reason=found.reason[:500])
     return ReviewVerdict("ask", "its reply has no verdict")

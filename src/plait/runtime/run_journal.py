@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
@@ -74,11 +74,11 @@ class RunJournal:
         self.log, self.replay, self.has_ended = log, replay, has_ended
         self._found: dict[str, FoundEntry] = {}
         self._raised: dict[str, RaisedRecord] = {}
-        self.news: dict[int, list[ResultRecord]] = {}
+        self.news = defaultdict[int, list[ResultRecord]](list)
         """The messages and the background results that each model call got with its request."""
         self.in_background: set[str] = set()
         """The keys of calls whose results come later than those of their act."""
-        self._delivered: set[str] = set()
+        self.delivered: set[str] = set()
         self.decided: dict[str, dict[str, str]] = {}
         """The keys of what guards decided before ("3.1?") or after ("3.1!") an entry: the last of each guard, the
         newest last."""
@@ -119,9 +119,9 @@ class RunJournal:
             self._raised[key] = record
         at = read_key(key)
         if at.news >= 0 and not at.mark and isinstance(record, ResultRecord):
-            self.news.setdefault(at.n, []).append(record)
+            self.news[at.n].append(record)
             if record.work == "delivery":
-                self._delivered.add(record.value)
+                self.delivered.add(record.value)
             return
         if not at.mark and at.check < 0 and at.news < 0 and at.n >= 0:
             work = "call" if at.i >= 0 else "think" if at.attempt >= 0 else getattr(record, "work", "")
@@ -157,10 +157,6 @@ class RunJournal:
         """Return all entries on record with their keys, in the order of their first rows."""
         return list(self._found.items())
 
-    def has_rows(self, key: str) -> bool:
-        """Return whether anything is on record of a model call: the request, or what the loop received instead."""
-        return key in self._found or key in self._raised
-
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
         return self._raised.get(key)
@@ -171,7 +167,7 @@ class RunJournal:
         if not key or at.n < 0:
             return self.has_ended
         if key in self.in_background:
-            return key in self._delivered
+            return key in self.delivered
         if started:
             return at.n in self._taken
         if at.check >= 0:

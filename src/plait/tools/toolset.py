@@ -70,6 +70,11 @@ class Toolset(Struct, frozen=True, dict=True):
         return {tool.name: tool for tool in self.tools}
 
     @cached_property
+    def has_background(self) -> bool:
+        """Whether calls of a tool go on in the background."""
+        return any(tool.background for tool in self.tools)
+
+    @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The description of each tool for a model. Raises `ConfigError` if a tool cannot be described."""
         return tuple(tool.spec for tool in self.tools)

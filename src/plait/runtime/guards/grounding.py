@@ -58,8 +58,8 @@ class SourcesGuard(Guard):
             case Think() if isinstance(result, Reply):
                 for each in (*result.hosted, *result.citations):
                     self.sources.add(" ".join(texts_in(structs.asdict(each))))
-            case UserMessage(text=text):
-                self.sources.add(text)
+            case UserMessage():
+                self.sources.add(result["text"])  # "" if it was refused
             case Execute(code=code) if isinstance(result, Ran):
                 self.sources.add(result.output)
                 self.sources.wrote(code)

@@ -68,6 +68,7 @@ class Performers:
             self.news.inbox.close()
         try:
             await self.started.close()
-            await self.tools.background.close()
+            if self.tools.background.begun:
+                await self.tools.background.close()
         finally:
             await self.code.close()

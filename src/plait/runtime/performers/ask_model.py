@@ -69,9 +69,7 @@ class AskModel(BasePerformer):
         engine = self.engine
         call = self._suspended.pop(key, None)
         if call is None:
-            step = self.step_of(effect)
-            effect = await engine.performers.news.put_into(key, effect, step=step, is_new=not started)
-            call = self._begin_turn(effect)
+            call = await self._begin_turn(key, effect, is_new=not started)
             engine.steps += call.counts
         entry = Entry(engine.run_id, key, call.step, call.asked, call.asked, started=started, beside=beside)
         try:
@@ -87,19 +85,17 @@ class AskModel(BasePerformer):
             raise
 
     async def prepare_raised(self, key: str, effect: Think) -> None:
-        step = self.step_of(effect)
-        effect = await self.engine.performers.news.put_into(key, effect, step=step, is_new=False)
-        call = self._begin_turn(effect)
+        call = await self._begin_turn(key, effect, is_new=False)
         call.compare_attempts(Entry(self.engine.run_id, key, call.step, call.asked, call.asked))
         raised = self.engine.journal.raised(key)
         kind = raised.kind if raised is not None else ""
         if kind == "EndedByRefusal" or (kind in ("LimitNear", "LimitReached") and call.attempts):
             self.engine.steps += call.counts
 
-    def _begin_turn(self, effect: Think) -> AskForReply:
-        engine = self.engine
+    async def _begin_turn(self, key: str, effect: Think, *, is_new: bool) -> AskForReply:
+        engine, step = self.engine, self.step_of(effect)
+        effect = await engine.performers.news.put_into(key, effect, step=step, is_new=is_new)
         effect = without_special_tokens(effect, engine.run_spec.data_tokens)
-        step = self.step_of(effect)
         return AskForReply(self, effect, engine.run_spec.phases, step, counts=not effect.repair and engine.near is None)
 
     async def ask_for_tool(self, call: Entry, think: Think, phases: Phases, counts: Counter[str]) -> Reply:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from plait.core import Observation, traits_of
-from plait.core.text import shorten
+from plait.core.text import mark_lines, shorten
 from plait.runtime.chain import Admitted
 from plait.runtime.guard import Entry, Suspend
 
@@ -35,9 +35,11 @@ class BackgroundCalls:
         """The keys of the calls that this process has begun, or found on record."""
 
     def takes(self, entry: Entry) -> bool:
-        """Return whether a call goes on in the background. A plan and a piece of code wait for what they go on with."""
-        is_marked = entry.tool is not None and entry.tool.spec.background
-        return is_marked and not entry.asked.by_code and not traits_of(self._engine.run_spec.loop).links_calls
+        """Return whether a call goes on in the background. A plan and a piece of code wait for what they go on with. If
+        its result came later by the record, it does, whatever the tool is now."""
+        if entry.tool is None or not entry.tool.background or entry.asked.by_code:
+            return entry.key in self._engine.journal.delivered
+        return not traits_of(self._engine.run_spec.loop).links_calls
 
     def begin(self, admitted: Admitted) -> None:
         """Begin a call, or take it from the record."""
@@ -97,7 +99,7 @@ class BackgroundCalls:
         self._tasks.pop(key, None)
         engine.performers.tools.report(admitted.entry, seen)
         context = engine.run_spec.context
-        text = "\n".join(f"| {line}" for line in shorten(seen.with_note, context.observation_chars)[0].splitlines())
+        text = mark_lines(shorten(seen.with_note, context.observation_chars)[0])
         return context.prompts.render("background", {"call": key, "tool": admitted.entry.effect.tool, "text": text})
 
     async def close(self) -> None:

@@ -8,19 +8,20 @@ the requests stays the same for a server's cache.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
 from plait.core import Message, Think, user
 from plait.core import events as ev
-from plait.core.text import count_shared
+from plait.core.text import count_shared, mark_lines
 from plait.journal.records import ResultRecord
 from plait.loops.compaction import COMPACT
 from plait.runtime.guard import Entry, UserMessage
 from plait.runtime.inbox import Inbox
 from plait.runtime.performers.base import BasePerformer
-from plait.runtime.run_journal import EntryWork, FoundEntry
+from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -59,16 +60,16 @@ class RunNews:
     """What came to a run while it went on, and where its requests have it."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._performer = engine, TakeMessage(engine)
+        self._engine = engine
         self._placed: list[PlacedText] = []
         self.inbox: Inbox | None = None
 
     def open(self) -> None:
         """Begin to take what is sent to the run."""
-        engine, news = self._engine, self._engine.journal.news.values()
+        engine, own = self._engine, self._engine.run_spec.trust_until  # a fork has others of the steps before
         if not engine.journal.replay:
-            own = [each for records in news for each in records if each.step >= engine.run_spec.trust_until]
-            taken = {each.value["number"] for each in own if each.work == "message"}  # a fork has others of its steps
+            news = chain.from_iterable(engine.journal.news.values())
+            taken = {each.value["number"] for each in news if each.work == "message" and each.step >= own}
             looks_first = not engine.journal.is_new or engine.log.is_queued
             self.inbox = Inbox(engine.store, engine.run_id, taken, looks_first=looks_first)
 
@@ -77,42 +78,42 @@ class RunNews:
         if it goes on with a turn that the provider paused."""
         if think.phase.endswith(COMPACT):
             return think
-        engine, n = self._engine, int(key)
-        journal, tools = engine.journal, engine.performers.tools
-        for record in (known := journal.news.get(n, [])):
+        engine, journal = self._engine, self._engine.journal
+        background, known = engine.performers.tools.background, journal.news[int(key)]
+        for record in [*known]:
             if record.work == "delivery":
-                self._place(await tools.background.deliver(record.value), think)
+                self._place(await background.deliver(record.value), think)
             else:
                 await self._take(record.key, UserMessage(**record.value), step, think)
         goes_on = think.repair and think.messages[-1:] and think.messages[-1].role == "assistant"
-        is_new = is_new and not (goes_on or journal.replay or journal.has_rows(key))
-        if is_new and engine.near is not None:  # the last call must know all
-            await tools.background.wait()
-        for call in tools.background.list_ended() if is_new else ():
-            text = await tools.background.deliver(call)
-            await journal.write(ResultRecord(f"{key}+{len(known)}", step, "delivery", call))
-            known = journal.news[n]
-            self._place(text, think)
-        if is_new and self.inbox is not None:
-            await self.inbox.look()
-            for number, sent in sorted(self.inbox.messages.items()):
-                message = UserMessage(number, sent.text, sent.by)
-                await self._take(f"{key}+{len(journal.news.get(n, ()))}", message, step, think)
-                del self.inbox.messages[number]
-        return self._insert(think)
+        has_rows = journal.find(key) is not NOTHING or journal.raised(key) is not None
+        if is_new and not (goes_on or journal.replay or has_rows):
+            if background.begun:
+                if engine.near is not None:  # the last call must know all
+                    await background.wait()
+                for call in background.list_ended():
+                    text = await background.deliver(call)
+                    await journal.write(ResultRecord(f"{key}+{len(known)}", step, "delivery", call))
+                    self._place(text, think)
+            if self.inbox is not None:
+                await self.inbox.look()
+                for number, sent in sorted(self.inbox.messages.items()):
+                    message = UserMessage(number, sent.text, sent.by)
+                    await self._take(f"{key}+{len(known)}", message, step, think)
+                    del self.inbox.messages[number]
+        return self._insert(think) if self._placed else think
 
     async def _take(self, key: str, message: UserMessage, step: int, think: Think) -> None:
         entry = Entry(self._engine.run_id, key, step, message, message)
-        taken = await self._engine.perform(entry, self._performer)
+        taken = await self._engine.perform(entry, TakeMessage(self._engine))
         if taken["text"]:
-            self._place(self._engine.run_spec.context.prompts.render("message", {"text": taken["text"]}), think)
+            text = mark_lines(taken["text"])
+            self._place(self._engine.run_spec.context.prompts.render("message", {"text": text}), think)
 
     def _place(self, text: str, think: Think) -> None:
         self._placed.append(PlacedText(text.strip(), think))
 
     def _insert(self, think: Think) -> Think:
-        if not self._placed:
-            return think
         if think.prompt:
             prompt = think.prompt
             places = [(_find_place_in_prompt(each.first.prompt, prompt), each.text) for each in self._placed]
@@ -129,9 +130,7 @@ class RunNews:
 
 def _find_place(first: tuple[Message, ...], now: tuple[Message, ...]) -> int:
     """Return where messages have what came at the end of `first`: behind what both share, and before a reply."""
-    shared = 0
-    while shared < min(len(first), len(now)) and first[shared] == now[shared]:
-        shared += 1
+    shared = count_shared(first, now)
     while shared < min(len(first), len(now)) and now[shared].role != "assistant":
         shared += 1
     return shared
