@@ -62,8 +62,8 @@ def ask_for_models(address: str) -> tuple[list[str] | None, str]:
         error.close()
         is_there = error.code in (401, 403) or (error.code == 404 and not here)
         return [] if is_there else None, f"it answered with HTTP {error.code}"
-    except (HTTPException, msgspec.MsgspecError, KeyError, TypeError, RecursionError):
+    except (msgspec.MsgspecError, KeyError, TypeError, RecursionError):
         return None, "something answers that is not a model server"
-    except (OSError, ValueError) as error:  # not reachable, or not an HTTP address
+    except (OSError, ValueError, HTTPException) as error:  # nothing there, another protocol, or not an HTTP address
         reason = getattr(error, "reason", error)
-        return None, f"not reachable ({getattr(reason, 'strerror', None) or reason})"
+        return None, f"not reachable ({getattr(reason, 'strerror', None) or str(reason)[:200]})"
