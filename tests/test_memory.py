@@ -185,6 +185,10 @@ def test_the_command_lists_exports_edits_and_forgets(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert shell("memory", "list").code == 0
     place = tmp_path / "journal.db"
+    wait_for(Notes(open_store(place)).write(Memory("a\nb", "x\ny"), MemoryNote("i\nd\x1b[2J", "t\nu"), is_new=True))
+    lines = shell("memory", "list").out.splitlines()
+    assert len(lines) == 2 and "a b" in lines[1] and "t u" in lines[1] and "\x1b" not in lines[1]
+    assert shell("memory", "forget", "x\ny", "--all", "--user", "a\nb").code == 0
     for user in ("ada", "b<i>ob"):
         made(place, action("fetch", "a"), WRITE, final("x")).run("Go.", user=user)
     listed = shell("memory", "list").out
