@@ -155,6 +155,15 @@ def test_notes_can_be_replaced_and_removed_and_have_limits(journal: Path, monkey
     assert noted(journal) == []
 
 
+def test_halves_of_characters_in_names_and_notes_hide_no_notes(place: str) -> None:
+    """Such as bytes of a terminal that are no UTF-8."""
+    notes, odd = Notes(open_store(place)), "a\ud800\0b"
+    wait_for(notes.write(Memory(odd, odd), MemoryNote("one", odd), is_new=True))
+    made(place, WRITE, final("x")).run("Go.", user="ada")
+    assert wait_for(notes.list_memories()) == [Memory(odd, odd), Memory("ada", "notes")]
+    assert [each.text for each in noted(place, odd, odd)] == [odd]
+
+
 def test_secrets_do_not_stand_in_notes(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "sk-proj-coal-mine-7-coal-mine-7"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
