@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 import plait
 from plait.cli.agent_options import make_agent
 from plait.core.errors import ConfigError
-from plait.models.default_model import choose_model
+from plait.models.default_model import ask_for_models, choose_model
 from plait.models.presets import HOSTS
 
 KEYS = [key for host in HOSTS.values() for key in host.keys]
@@ -68,6 +69,41 @@ def test_a_key_chooses_its_provider_and_a_server_is_found(ollama: str) -> None:
     assert choose_model({"OPENAI_API_KEY": " ", "HF_TOKEN": "hf-0123456", "GEMINI_API_KEY": "0123456789"})[
         0
     ].startswith("gemini:")
+
+
+ODD = {
+    "another protocol": b"220 ready\r\n",
+    "no page": b"",
+    "endless head": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200,
+    "wrong chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "cut": b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"data',
+    "deep": b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+    "a page": b"HTTP/1.1 200 OK\r\n\r\n<html>",
+    "other json": b'HTTP/1.1 200 OK\r\n\r\n{"data": [7, null]}',
+    "no model": b'HTTP/1.1 200 OK\r\n\r\n{"data": [{"id": ""}, {"id": "a|openai:gpt-5"}]}',
+}
+
+
+@pytest.mark.usefixtures("no_extra")
+def test_whatever_else_listens_on_the_port_of_a_model_server_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = {host.base_env: "http://127.0.0.1:9/v1" for host in HOSTS.values() if host.local}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        for case, data in ODD.items():
+            thread = threading.Thread(target=answer_once, args=(server, data))
+            thread.start()
+            assert choose_model({**closed, "OLLAMA_BASE_URL": address}) == ("local", ""), case
+            thread.join()
+    for wrong in ("http://[::1", "http://127.0.0.1:x/v1", "127.0.0.1:11434", "ollama", "file:///etc"):
+        assert ask_for_models(wrong)[0] is None, wrong
+        assert choose_model({**closed, "OLLAMA_BASE_URL": wrong}) == ("local", ""), wrong
+
+
+def answer_once(server: socket.socket, data: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1000)
+        connection.sendall(data)
 
 
 @pytest.mark.usefixtures("no_extra")

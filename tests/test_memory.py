@@ -155,6 +155,15 @@ def test_notes_can_be_replaced_and_removed_and_have_limits(journal: Path, monkey
     assert noted(journal) == []
 
 
+def test_halves_of_characters_in_names_and_notes_hide_no_notes(place: str) -> None:
+    """Such as bytes of a terminal that are no UTF-8."""
+    notes, odd = Notes(open_store(place)), "a\ud800\0b"
+    wait_for(notes.write(Memory(odd, odd), MemoryNote("one", odd), is_new=True))
+    made(place, WRITE, final("x")).run("Go.", user="ada")
+    assert wait_for(notes.list_memories()) == [Memory(odd, odd), Memory("ada", "notes")]
+    assert [each.text for each in noted(place, odd, odd)] == [odd]
+
+
 def test_secrets_do_not_stand_in_notes(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "sk-proj-coal-mine-7-coal-mine-7"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
@@ -185,6 +194,10 @@ def test_the_command_lists_exports_edits_and_forgets(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert shell("memory", "list").code == 0
     place = tmp_path / "journal.db"
+    wait_for(Notes(open_store(place)).write(Memory("a\nb", "x\ny"), MemoryNote("i\nd\x1b[2J", "t\nu"), is_new=True))
+    lines = shell("memory", "list").out.splitlines()
+    assert len(lines) == 2 and "a b" in lines[1] and "t u" in lines[1] and "\x1b" not in lines[1]
+    assert shell("memory", "forget", "x\ny", "--all", "--user", "a\nb").code == 0
     for user in ("ada", "b<i>ob"):
         made(place, action("fetch", "a"), WRITE, final("x")).run("Go.", user=user)
     listed = shell("memory", "list").out

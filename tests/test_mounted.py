@@ -34,6 +34,7 @@ from plait.server.runs import RunManager  # noqa: E402
 from test_ag_ui import booking, talk, texts  # noqa: E402
 from test_run_files import FILES, make_agent  # noqa: E402
 from window_server import FULL, ask, asked  # noqa: E402
+from window_support import action, answer  # noqa: E402
 
 TOKENS = ("PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS", "PLAIT_SERVE_USER_TOKENS")
 
@@ -123,6 +124,34 @@ async def test_roles_are_those_that_the_application_gives(journal: Path) -> None
         assert (await boss.post("/assistant/v1/chat/completions", json=asked("A table."))).status_code == 403
     with pytest.raises(ConfigError, match="the role 'fly'"):
         booking(journal).to_asgi(roles={"*": ["fly"]})
+
+
+async def test_users_of_the_application_keep_notes_of_their_own_also_by_child_runs(journal: Path) -> None:
+    keeps = plait.Agent(
+        "react",
+        model=plait.Scripted([action("write_note", {"text": "I like tea."}), answer("Kept.")], by_turn=False),
+        tools=["memory"],
+        journal=journal,
+    )
+    asks = [action("ask_agent", "Remember."), answer("Done.")] * 2
+    agent = plait.Agent("react", model=plait.Scripted(asks, by_turn=False), tools=[keeps.as_tool()], journal=journal)
+    roles = {"*": ["use"], "boss": ["view"]}
+    app = mounted(agent, user=find_user, roles=roles)
+    async with (
+        client_of(app, "ada.example") as ada,
+        client_of(app, "eve.example") as eve,
+        client_of(app, "boss.example") as boss,
+    ):
+        said = await ada.post("/assistant/v1/chat/completions", json=asked("I like tea."))
+        assert said.json()["choices"][0]["message"]["content"] == "Done."
+        found = (await ada.get("/assistant/api/notes")).json()
+        assert [(each["name"], each["owner"]) for each in found["memories"]] == [("notes", "ada")] and not found["all"]
+        (note,) = found["memories"][0]["notes"]
+        change = {"memory": "notes", "id": note["id"], "was": note["text"], "text": None, "owner": "ada"}
+        for other in (eve, boss):  # who may see all runs sees no notes of others
+            assert (await other.get("/assistant/api/notes")).json()["memories"] == []
+            assert (await other.post("/assistant/api/notes", json=change)).status_code == 404
+        assert (await ada.post("/assistant/api/notes", json=change)).json()["memories"] == []
 
 
 async def test_the_address_of_a_file_is_that_of_the_client(journal: Path) -> None:

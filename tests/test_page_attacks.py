@@ -16,9 +16,13 @@ import plait
 from browser import Browser, Page
 from lazily import skip_without
 from page_attacks import make_attacks
+from plait.core import Think
+from plait.journal.notes import Memory, MemoryNote, Notes
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.view.html_file import render_html
+from test_hosted_runs import Blocks, played
+from test_hosted_wires import FOUND, SAID, SEARCH
 from window_support import answer, written
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "markdown_it", "nh3", "pygments")
@@ -73,6 +77,40 @@ def hostile_agent(journal: Path, attacks: list[str]) -> plait.Agent:
     return plait.Agent("react", model=model, tools=(look,), journal=journal, limits=limits, name="plait")
 
 
+def meddled_agent(journal: Path, attacks: list[str]) -> plait.Agent:
+    """An agent whose plan has each attack as a task, and which gets each as a message while it works."""
+
+    @plait.tool(read_only=True)
+    async def look(ctx: plait.Context[None]) -> str:
+        "Looks."
+        for text in attacks:
+            await agent.asend(ctx.run_id, text, by="".join(filter(str.isprintable, text))[:60])
+        return "there"
+
+    half = len(attacks) // 2
+    tasks = [{"task": text, "state": "in_progress"} for text in attacks]
+    plans = [{"name": "write_todos", "input": {"tasks": each}} for each in (tasks[:half], tasks[half:])]
+    turns = [{"calls": [each]} for each in ({"name": "look", "input": {}}, *plans)]
+    model = plait.Scripted([*turns, {"answer": "Done."}])
+    agent = plait.Agent("tool_calling", model=model, tools=(look, "todo"), journal=journal)
+    return agent
+
+
+def hosting_agent(journal: Path, attacks: list[str]) -> plait.Agent:
+    """An agent whose provider calls a tool with each attack, finds it as a page's title and address, and cites it."""
+
+    def play(think: Think) -> tuple[Blocks, str]:
+        blocks: Blocks = []
+        for n, text in enumerate(attacks):
+            pages = [{"type": "web_search_result", "url": url, "title": text} for url in (text, "https://a.example")]
+            cited = [{"url": text, "title": text, "cited_text": text}]
+            blocks += [{**SEARCH, "id": f"s{n}", "input": {"query": text, text: text}}]
+            blocks += [{**FOUND, "tool_use_id": f"s{n}", "content": pages}, {**SAID, "text": text, "citations": cited}]
+        return blocks, "end_turn"
+
+    return plait.Agent("tool_calling", model=played(play), tools=["hosted:web_search"], journal=journal)
+
+
 async def assert_harmless(page: Page, url: str, attacker: Attacker, at: str) -> None:
     await asyncio.sleep(0.3)  # what a text may have begun
     assert await page.evaluate("window.ran") is None, at
@@ -103,6 +141,15 @@ async def test_no_text_runs_or_asks_in_any_view(
         about: dict[str, Any] = {"user": line[:256], "tags": [line[:64]], "metadata": {line: text}}
         done = await one.arun(text, session=line if n % 2 else None, **about)
         await Results(Journal.at(journal).store).rate(done.id, good=False, why=text)
+    notes = Notes(Journal.at(journal).store)
+    for n, text in enumerate(attacks):
+        note = MemoryNote(f"{n} {text}", text, outside=bool(n % 2))
+        await notes.write(Memory(text if n % 3 else "", text), note, is_new=True)
+    (meddled, hosted) = [
+        await each.arun("Go.", session=name)
+        for name, each in (("meddled", meddled_agent(journal, attacks)), ("hosted", hosting_agent(journal, attacks)))
+    ]
+    assert meddled.answer == "Done." and hosted.status == "answered"
     other = await written(journal, 2, observation=attacks[9], question=attacks[2], thought=attacks[3], run="other-run")
     with serving(agent, datasets=str(tmp_path / "datasets")) as server:
         for text in attacks:
@@ -113,14 +160,16 @@ async def test_no_text_runs_or_asks_in_any_view(
         assert status == 201, began
         _, _, found = await asyncio.to_thread(server.ask, "GET", "/api/conversations")
         sessions = [quote(each["session"], safe="") for each in found["conversations"]]
-        assert len(sessions) > 10
+        assert len(sessions) > 10 and {"meddled", "hosted"} <= {*sessions}
         page = await browser.page()
         for at in (
             *("#/", "#/?words=window", f"#/?user={quote(attacks[0])}"),
             *(f"#/runs/{run}{view}" for view in ("", "/time", "/wire/2", "/wire/3")),
             *(f"#/runs/{other}", f"#/sides/{run}/{other}", "#/costs?by=user", "#/costs?by=tag", "#/comparisons"),
             *("#/review", "#/datasets", "#/datasets/attacks", "#/changes/new?user=x", f"#/changes/{began['name']}"),
-            *("chat", *(f"chat#/{session}" for session in sessions[:5])),
+            *("#/memory", f"#/runs/{meddled.id}/wire/2", f"#/runs/{hosted.id}/wire/1"),
+            *(f"#/runs/{each.id}{view}" for each in (meddled, hosted) for view in ("", "/time")),
+            *("chat", *(f"chat#/{session}" for session in ("meddled", "hosted", *sessions[:5]))),
         ):
             await page.goto("about:blank")
             await page.goto(f"{server.url}/{at}")

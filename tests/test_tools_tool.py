@@ -90,6 +90,23 @@ def test_spec_says_name_description_parameters_in_order_and_what_comes_back() ->
     assert list(spec.parameters["properties"]) == ["city", "year", "kind", "tags"]
 
 
+def test_each_array_says_what_its_items_are() -> None:
+    """OpenAI refuses all tools of a request if one has an array without `items`."""
+
+    @tool
+    def lists(a: list, b: list[Any] | None, c: dict[str, list], d: tuple, e: list[list]) -> str:  # type: ignore[type-arg]
+        return ""
+
+    def check(schema: Any) -> None:
+        assert schema.get("type") != "array" or "items" in schema
+        for each in (schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", [])):
+            if isinstance(each, dict):
+                check(each)
+
+    for each in lists.spec.parameters["properties"].values():
+        check(each)
+
+
 def test_a_tool_is_still_the_function() -> None:
     assert population("Lyon", year=1) == 5
     assert population.__wrapped__("Nice", 1) == 5

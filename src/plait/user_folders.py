@@ -49,6 +49,6 @@ def find_network(path: Path) -> str:
     except OSError:
         return ""
     types = {words[4].replace("\\040", " "): words[words.index("-") + 1] for words in mounts if "-" in words}
-    place = path.absolute()
+    place = path.resolve()
     found = next((types[str(each)] for each in (place, *place.parents) if str(each) in types), "")
     return found if found.removeprefix("fuse.") in _NETWORKS else ""

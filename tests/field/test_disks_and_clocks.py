@@ -21,6 +21,7 @@ from plait import user_folders
 from plait.core.errors import JournalError
 from plait.journal.schedules import next_time
 from plait.journal.sqlite import faults
+from plait.models.wires.error_bodies import read_retry_after
 
 ANSWER = "Thought: k\nFinal Answer: 21"
 
@@ -73,6 +74,8 @@ def test_a_journal_on_nfs_is_named_by_doctor_and_by_its_errors(mounts: None, tmp
     (tmp_path / "shared").mkdir()
     from plait.cli.doctor import _examine_journal
 
+    (tmp_path / "link").symlink_to(tmp_path / "shared")
+    assert user_folders.find_network(tmp_path / "link" / "runs.db") == "fuse.sshfs"
     place = tmp_path / "shared" / "runs.db"
     assert "on fuse.sshfs" in _examine_journal(str(place)).detail
     assert scripted(place).run("?").answer == "21"
@@ -167,3 +170,10 @@ def test_a_date_to_retry_after_is_read_by_the_servers_clock(skew: int) -> None:
 
     made = run_against(asks_to_wait, WARM)
     assert made.answer == "21 degrees." and 18 <= made.pauses[0] <= 21
+
+
+@pytest.mark.parametrize("date", ["", "now", "2026-11-27"])
+def test_a_date_that_cannot_be_read_leaves_the_own_clock(date: str) -> None:
+    until = format_datetime(datetime.fromtimestamp(time.time() + 20, UTC), usegmt=True)
+    wait = read_retry_after({"Retry-After": until, "Date": date})
+    assert wait is not None and 15 < wait < 21

@@ -227,7 +227,7 @@ def test_a_server_error_at_256_tools_names_their_number() -> None:
 
 def test_a_gateways_page_with_the_key_is_shown_without_it() -> None:
     made = run_against(
-        (502, b"<html><title>Bad key sk-secret</title></html>", "text/html"), limits=plait.Limits(retries=0)
+        (502, b"<html><title lang=en>Bad key sk-secret</title></html>", "text/html"), limits=plait.Limits(retries=0)
     )
     assert made.status == "crashed" and "sk-secret" not in made.reason and "Bad key" in made.reason
 

@@ -9,7 +9,7 @@ from plait.cli import options
 from plait.cli.output import print_json, print_table
 from plait.cli.runs import open_journal
 from plait.core.errors import ConfigError
-from plait.core.text import clean, one_line
+from plait.core.text import one_line
 from plait.journal.notes import Memory, Notes
 from plait.journal.store import wait_for
 from plait.recorded_runs import format_time
@@ -36,10 +36,9 @@ def list_notes(name: str | None, user: str | None, as_object: bool, journal: str
         print_json([{"memory": each.name, "user": each.owner, **to_builtins(note)} for each, note in found])
         return
     rows = [
-        [note.id, format_time(note.at), m.name, clean(m.owner), "(outside) " * note.outside + one_line(note.text)]
-        for m, note in found
+        (note.id, format_time(note.at), m.name, m.owner, "(outside) " * note.outside + note.text) for m, note in found
     ]
-    print_table(["id", "written", "memory", "user", "note"], rows)
+    print_table(["id", "written", "memory", "user", "note"], [[*map(one_line, each)] for each in rows])
 
 
 @memory.command("edit", short_help="Change the text of a note.")

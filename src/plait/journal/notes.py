@@ -103,8 +103,8 @@ class Notes:
     async def _read(self, kind: str, ids: Iterable[str] | None, type: type[codec.T]) -> Sequence[tuple[codec.T, float]]:
         try:
             kept = await self._store.list_kept(kind, ids)
-            return [(msgspec.json.decode(each.data, type=type), each.at) for each in kept]
+            return [(msgspec.convert(codec.decode_plain(each.data), type), each.at) for each in kept]
         except NoJournal:
             return []
-        except (ValueError, RecursionError) as why:
+        except ValueError as why:
             raise JournalError(f"What the journal keeps of a memory can't be read: {why}.") from None

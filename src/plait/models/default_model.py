@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from plait.models.fallback import SEPARATOR
 from plait.models.presets import HOSTS
 from plait.proxies import is_this_machine
 
@@ -35,7 +36,7 @@ def choose_model(env: Mapping[str, str]) -> tuple[str, str]:
         answers = threads.map(ask_for_models, [address for _, address in servers])
     for (name, address), (models, _) in zip(servers, answers, strict=True):
         for model in models or ():
-            if "embed" not in model:
+            if model and "embed" not in model and SEPARATOR not in model:  # what a server says names one model
                 return f"{name}:{model}", f"{address} has it"
     return "local", ""
 
@@ -48,11 +49,12 @@ def ask_for_models(address: str) -> tuple[list[str] | None, str]:
     """
     import urllib.error
     import urllib.request  # 20 ms
+    from http.client import HTTPException
 
-    here = is_this_machine(urlsplit(address).hostname or "")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
-    request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": "plait"})
     try:
+        here = is_this_machine(urlsplit(address).hostname or "")
+        opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+        request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": "plait"})
         with opener.open(request, timeout=LOCAL_SECONDS if here else REMOTE_SECONDS) as reply:
             listed = [str(each["id"]) for each in msgspec.json.decode(reply.read(1 << 20))["data"]]
         return listed, f"{len(listed)} models"
@@ -60,8 +62,8 @@ def ask_for_models(address: str) -> tuple[list[str] | None, str]:
         error.close()
         is_there = error.code in (401, 403) or (error.code == 404 and not here)
         return [] if is_there else None, f"it answered with HTTP {error.code}"
-    except (OSError, ValueError) as error:  # not reachable, or not an HTTP address
-        reason = getattr(error, "reason", error)
-        return None, f"not reachable ({getattr(reason, 'strerror', None) or reason})"
-    except (msgspec.MsgspecError, KeyError, TypeError):
+    except (msgspec.MsgspecError, KeyError, TypeError, RecursionError):
         return None, "something answers that is not a model server"
+    except (OSError, ValueError, HTTPException) as error:  # nothing there, another protocol, or not an HTTP address
+        reason = getattr(error, "reason", error)
+        return None, f"not reachable ({getattr(reason, 'strerror', None) or str(reason)[:200]})"

@@ -196,7 +196,8 @@ def _compact(schema: Any) -> dict[str, Any] | None:
         inner = _compact(schema.get(key, {}))
         if inner is None:
             return None
-        short |= {key: inner} if inner else {}
+        if inner or (key == "items" and schema["type"] == "array"):  # OpenAI refuses an array without `items`
+            short[key] = inner
     return short
 
 

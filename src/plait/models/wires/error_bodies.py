@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from html import unescape
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_sentence(error: Mapping[str, Any], body: bytes) -> str:
     more = (f"{field}: {said}" for field, said in _violations(error) if said and field not in message)
     message = " ".join((message, *more)).strip()
     text = message or body[:20_000].decode("utf-8", "replace")
-    if text.lstrip().startswith("<") and (title := re.search(r"<title>(.*?)</title>", text, re.I | re.S)):
+    if text.lstrip().startswith("<") and (title := re.search(r"<title\b[^<>]*>([^<]*)", text, re.I)):
         text = unescape(title[1])  # a gateway's page
     return " ".join(text.split())[:600]
 
@@ -86,9 +87,10 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
             return float(text)
         from email.utils import parsedate_to_datetime
 
-        sent = headers.get("Date")  # by the server's own clock, if it says what that shows
-        now = parsedate_to_datetime(sent).timestamp() if sent else time.time()
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+        until, now = parsedate_to_datetime(text).timestamp(), time.time()
+        with suppress(ValueError):  # by the server's own clock, if it says what that shows
+            now = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+        return max(0.0, until - now)
     except ValueError:
         return None
 
