@@ -19,13 +19,13 @@ from conftest import for_each, some_of
 from fork_server import start_forked
 from journal_rows import is_result
 from loop_scripts import LOOPS, QUESTION, SCRIPTS, SENT, reply_of
+from mcp_http import RawServer, Reply, rpc
 from mcp_support import HERE, _answers, command, free_port, lines, pids, until
 from mcp_talker import act, done
 from patience import patience
 from plait import Agent, Scripted
 from plait.journal.store import Journal
-from plait.tools.call_context import held_calls
-from plait.tools.mcp import connection
+from plait.tools.mcp import connection, session
 from plait.tools.mcp.elicitation import read_elicited, write_question
 from postgres_server import shared_server
 from window_server import script, serving
@@ -53,7 +53,7 @@ def restart() -> None:
     """Forget what a new process would not know."""
     connection.close()
     connection._connections.clear()
-    held_calls.clear()
+    session._ASKERS.clear()
 
 
 def word(log: Path, **options: Any) -> str:
@@ -201,10 +201,19 @@ def test_answers_are_read_by_the_servers_form(text: str, schema: Any, found: Any
     assert isinstance(got, str) if found is None else got == expected
 
 
-@for_each("schema", [None, [], "x", {"properties": [1]}, {"properties": {"a": 3}, "required": 7}])
+@for_each(
+    "schema",
+    [
+        *(None, [], "x", {"properties": [1]}, {"properties": {"a": 3}, "required": 7}),
+        *({"properties": {"a": {"enum": ["x"], "enumNames": names}}} for names in (5, {"x": 1}, [[1]])),
+        {"properties": {"a": {"type": ["integer", "null"], "oneOf": 5, "default": {"b": 1}}}},
+        {"properties": {"a": {"type": "array", "items": {"anyOf": [{"const": [1]}, {"const": {}}]}}}},
+    ],
+)
 def test_an_odd_form_is_still_a_question(schema: Any) -> None:
     params = {"message": {"not": "a text"}, "requestedSchema": schema}
-    assert "> (nothing)" in write_question("s", params, True) and read_elicited("decline", params)
+    assert "> (nothing)" in write_question("s", params, True)
+    assert all(read_elicited(text, params) for text in ("decline", "x", "[1]", '{"a": [[1]]}'))
     with pytest.raises(ValueError, match="more than 40 fields"):
         write_question("s", {"requestedSchema": {"properties": {f"f{i}": {} for i in range(99)}}}, True)
 
@@ -237,6 +246,82 @@ def test_a_server_of_the_protocol_of_2026_asks_in_its_result(journal: Path, tmp_
     run = answer(made, run, "2")
     assert run.status == "answered" and seen(run) == ["2 nights"]
     assert made_calls == [("Rome", None), ("Rome", "42")], "the call goes on, and is not made again"
+
+
+def test_the_same_question_of_a_later_round_gets_its_own_answer(journal: Path, tmp_path: Path) -> None:
+    server, heard = MCPServer("disk"), []
+
+    @server.tool()
+    async def wipe(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        """Wipes."""
+        if ctx.input_responses is not None:
+            reply = ctx.input_responses["n"]
+            assert isinstance(reply, ElicitResult)
+            heard.append(reply.action)
+        params = ElicitRequestFormParams(message="Sure?", requested_schema={"type": "object", "properties": {}})
+        asks = InputRequiredResult(input_requests={"n": ElicitRequest(params=params)}, request_state="s")
+        return asks if len(heard) < 2 else "end"
+
+    made = agent(tmp_path, journal, act("wipe"), done("ok"), tools=plait.mcp(server))
+    run = answer(made, made.run("Wipe."), "yes")
+    restart()
+    made = agent(tmp_path, journal, act("wipe"), done("ok"), tools=plait.mcp(server))
+    assert answer(made, run, "no").status == "answered"
+    assert heard == ["accept", "decline"]
+
+
+INPUTS = ([1], {"n": 5}, {"n": {"method": "elicitation/create", "params": [1]}}, {"n": {"method": ["x"]}})
+
+
+def test_odd_requests_for_input_have_an_end(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PAUSE_SECONDS", 0.0)
+    asked: list[dict[str, Any]] = [
+        {"result": {"resultType": "input_required", "inputRequests": each}} for each in INPUTS
+    ]
+    missing: tuple[Any, ...] = (None, 5, [], [5], [{"url": 5}], [{"message": "No address."}])
+    asked += [{"error": {"code": -32042, "message": "Pay.", "data": {"elicitations": each}}} for each in missing]
+    left = iter(asked)
+    kept: list[dict[str, Any]] = []
+
+    def reply(message: dict[str, Any]) -> Reply | None:
+        if message["method"] != "tools/call":
+            return None
+        if "inputResponses" not in message["params"]:
+            kept.append(next(left))
+        return 200, {}, rpc(message, **kept[-1])
+
+    with RawServer(reply) as server:
+        calls = [act("weather", city=str(number)) for number in range(len(asked))]
+        made = agent(tmp_path, journal, *calls, done("ok"), tools=[f"mcp:{server.url}"])
+        run = made.run("Go.", on_wait=lambda _: "decline")
+    assert run.status == "answered", run.outcome
+    assert [text for text in seen(run) if not text.startswith("Error: ")] == []
+    assert not any("'" in text and "object" in text for text in seen(run)), "no error of Python"
+    assert len(server.calls) < 2 * connection.MAX_ROUNDS + len(asked)
+
+
+def test_a_call_within_a_tool_of_the_user_asks_nobody(log: Path, journal: Path, tmp_path: Path) -> None:
+    """The user's answer could reach it only if the tool around it began again, with all its effects."""
+    [wipe] = plait.mcp(command(log, script=ASKS), only=["wipe"])
+    effects = []
+
+    @plait.tool
+    async def prepare() -> Any:
+        """Prepares."""
+        effects.append("prepared")
+        return await wipe()
+
+    run = agent(tmp_path, journal, act("prepare"), done("ok"), tools=[prepare]).run("Go.")
+    assert (run.status, json.loads(seen(run)[0]), effects) == ("answered", {"action": "cancel"}, ["prepared"])
+
+
+def test_a_closed_server_is_called_again_or_its_call_is_in_doubt(log: Path, journal: Path, tmp_path: Path) -> None:
+    made = agent(tmp_path, journal, act("flood"), done("ok"), tools=[word(log)])
+    run = answer(made, made.run("Go."), "x")
+    connection.close()
+    run = answer(made, run, "x")
+    assert [row.record.value.trouble for row in run.rows() if is_result(row.record)] == ["in_doubt"]
+    assert lines(log).count("called flood") == 1
 
 
 def test_a_server_of_runs_holds_the_call_until_a_client_answers(log: Path, journal: Path, tmp_path: Path) -> None:

@@ -286,11 +286,9 @@ async def test_calls_that_lose_their_server_together_find_a_whole_new_one(log: P
 class Listener:
     """Follows the progress of a call."""
 
-    place = ("run", "1.0")
+    tool = None
 
     def report_progress(self, text: str) -> None: ...
-
-    def find_state(self) -> None: ...
 
 
 async def test_a_call_is_not_made_again_because_another_one_finds_nobody_at_the_address(log: Path) -> None:

@@ -123,6 +123,7 @@ def test_without_a_login_the_error_names_the_command(server: AuthServer) -> None
 def test_an_address_is_pasted_and_deleted_again(server: AuthServer, tmp_path: Path) -> None:
     plait.mcp_login(f"{server.url}/mcp", paste=visit)
     assert [tool.name for tool in plait.mcp(f"{server.url}/mcp")] == ["echo"]
+    assert [tool.name for tool in plait.mcp(f"{server.url}/mcp?team=7")] == ["echo"], "errors name it without the query"
     with pytest.raises(ConfigError, match="not the address to which the login leads"):
         plait.mcp_login(f"{server.url}/mcp", paste=lambda _: "http://127.0.0.1:1/callback?code=stolen&state=guess")
     assert [tool.name for tool in plait.mcp(f"{server.url}/mcp")] == ["echo"], "the old login is still there"

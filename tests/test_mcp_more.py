@@ -18,7 +18,7 @@ from fork_server import start_forked
 from journal_rows import is_result
 from mcp_support import HERE, _answers, command, free_port, until
 from mcp_talker import act, done
-from plait import Agent, ToolError
+from plait import Agent, ConfigError, ToolError
 from plait.journal.store import Journal
 from plait.tools.mcp import connection
 from plait.tools.mcp.server import TOOL_LISTS
@@ -63,6 +63,8 @@ def test_prompts_are_questions_that_the_user_picks(tmp_path: Path) -> None:
     assert plait.mcp_prompt(start, "review", text="abc") == "Review this text in a kind tone: abc"
     with pytest.raises(ToolError):
         plait.mcp_prompt(start, "review")
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        plait.mcp_prompts(f"http://127.0.0.1:{free_port()}/mcp")
 
 
 def test_the_transport_of_2024_is_found_and_a_server_that_ends_is_noticed(tmp_path: Path) -> None:

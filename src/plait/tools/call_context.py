@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -12,11 +13,14 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `engine` performs the run that makes the call.
+    """What the runtime offers to one tool call. `engine` performs the run that makes the call of `tool`.
     `outside`: a run that the tool started has read content from outside."""
 
     engine: Any
     outside: bool
+
+    @property
+    def tool(self) -> Any: ...
 
     @property
     def place(self) -> tuple[str, str]:
@@ -38,8 +42,8 @@ class CallServices(Protocol):
         `state` (JSON), with which the tool can go on."""
         ...
 
-    def find_state(self) -> Any:
-        """Return the state of the last question of this call that the user was asked; None if there is none."""
+    def find_asked(self) -> list[tuple[str, Any]]:
+        """Return the questions of this call that the user was asked, in order, each with its state."""
         ...
 
     async def note_use(self, question: str, number: int) -> None:
@@ -51,6 +55,7 @@ REFUSALS = ("decline", "cancel")
 """Answers of the user with which a question of a tool gets none."""
 held_calls: dict[tuple[str, str], Any] = {}
 """What goes on in this process for calls whose runs wait for the user, by run and key, the oldest first."""
+os.register_at_fork(after_in_child=held_calls.clear)
 cancel_event: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
 """The event that cancels the calls made in this context."""
 _services: ContextVar[CallServices | None] = ContextVar("plait_call_services", default=None)

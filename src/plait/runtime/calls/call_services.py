@@ -237,9 +237,13 @@ class ToolServices:
         with as_usual():
             self.engine.remark("todo", text, self.entry.step, self.entry.key, tasks)
 
-    def find_state(self) -> Any:
-        asked = [each.asked for key, each in self.engine.journal.items() if key.startswith(f"{self.entry.key}:q")]
-        return asked[-1].state if asked else None
+    @property
+    def tool(self) -> Tool | None:
+        return self.entry.tool
+
+    def find_asked(self) -> list[tuple[str, Any]]:
+        found = [each.asked for key, each in self.engine.journal.items() if key.startswith(f"{self.entry.key}:q")]
+        return [(each.text, each.state) for each in found]
 
     async def ask_user(self, question: str, number: int, state: Any = None) -> str:
         """Return the user's answer to a question of the tool. Raises `ChildWaits` until there is one."""

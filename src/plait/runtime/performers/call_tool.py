@@ -142,8 +142,9 @@ class CallTool(BasePerformer):
         self._continued.add(entry.key)
         self._begun.add(entry.key)
         tool = entry.tool
-        waits = any(key.startswith(f"{entry.key}:q") for key, _ in self.engine.journal.items())
-        is_in_doubt = found.is_open and not waits and (tool is None or not self._may_repeat(tool))
+        is_in_doubt = found.is_open and (tool is None or not self._may_repeat(tool))
+        if is_in_doubt:  # a call that waits for the user's answer is none
+            is_in_doubt = not any(key.startswith(f"{entry.key}:q") for key, _ in self.engine.journal.items())
         can_verify = tool is not None and tool.verify is not None
         if found.value is UNSET and (can_verify or not is_in_doubt) and not self.engine.journal.replay:
             with suppress(BadInput) if is_in_doubt else nullcontext():

@@ -7,14 +7,14 @@ from typing import Any
 from plait.core.errors import ToolError
 from plait.core.tools import ToolSpec
 from plait.tools.mcp.elicitation import read_elicited, write_question
-from plait.tools.mcp.pending_call import PendingCall, ServerRequest
 from plait.tools.mcp.server import McpServer
+from plait.tools.mcp.server_call import ServerCall, ServerRequest
 
 MAX_ASKED = 30
 """How often one call may ask the user."""
 
 
-async def answer_server(server: McpServer, spec: ToolSpec, call: PendingCall, request: ServerRequest) -> dict[str, Any]:
+async def answer_server(server: McpServer, spec: ToolSpec, call: ServerCall, request: ServerRequest) -> dict[str, Any]:
     """Return the result of a server's request, as JSON; {"error": TEXT} if it gets none. Raises what the services of
     the run raise if it must wait for the user."""
     services, params = call.services, request.params

@@ -87,8 +87,10 @@ def _choices_of(field: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Return the values that a field may have, each with the words for it."""
     items = field["items"] if isinstance(field.get("items"), dict) else field
     if isinstance(values := items.get("enum"), list):
-        names = items.get("enumNames") or values
-        return list(zip(values, names if len(names) == len(values) else values, strict=True))
+        names = items.get("enumNames")
+        if not isinstance(names, list) or len(names) != len(values):
+            names = values
+        return list(zip(values, names, strict=True))
     pairs = [each for each in items.get("oneOf", items.get("anyOf", ())) if isinstance(each, dict) and "const" in each]
     return [(each["const"], each.get("title", each["const"])) for each in pairs]
 

@@ -46,11 +46,13 @@ CALLBACK = "/callback"
 
 
 class LoginFile:
-    """The stored login of one address, as the SDK's storage of tokens. `path` has the rights 0600, its folder 0700."""
+    """The stored login of one address, whatever its query is, as the SDK's storage of tokens. `path` has the rights
+    0600, its folder 0700."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
-        digest = hashlib.sha256(address.encode()).hexdigest()[:32]
+        parts = urlsplit(address)
+        self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        digest = hashlib.sha256(self.address.encode()).hexdigest()[:32]
         self.path = state_folder() / "mcp-logins" / f"{digest}.json"
 
     def read(self) -> dict[str, Any]:

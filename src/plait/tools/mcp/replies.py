@@ -136,6 +136,13 @@ def _repair_tool(tool: dict[str, Any]) -> dict[str, Any]:
     return repaired
 
 
+def read_raw(reply: types.Result) -> Any:
+    """Return a server's result as JSON."""
+    if reply.meta and MARK in reply.meta:
+        return json.loads(reply.meta[MARK][0])
+    return reply.model_dump(mode="json", by_alias=True, exclude_none=True)  # of a server in this process
+
+
 class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
     """Receives the messages of a server, with results repaired, and with replies that the SDK could not read. What
     `scrubber` returns removes the user's secrets from each."""

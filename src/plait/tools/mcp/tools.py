@@ -19,11 +19,11 @@ from plait.core.tools import ToolSpec
 from plait.installation import install_hint
 from plait.tools.call_context import call_services, held_calls
 from plait.tools.mcp.answer_server import answer_server
-from plait.tools.mcp.pending_call import PendingCall
 from plait.tools.mcp.resources import READ, describe_resources, format_prompt, list_prompts, read_resource
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
 from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
+from plait.tools.mcp.server_call import ServerCall
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -244,32 +244,34 @@ class McpToolSource:
         return connection_to(self._server, self._in_process)
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
-        services = call_services()
-        call: PendingCall | None = held_calls.pop(services.place, None) if services is not None else None
-        if call is None or await _on_mcp_loop(call.is_lost()):
-            call = PendingCall(partial(self._call_in_background, spec, is_recorded, arguments), services)
+        around = services = call_services()
+        if around is None or getattr(around.tool, "described", None) is not spec:
+            services = None  # a tool of the user makes this call: the run could not go on with it after an answer
+        call: ServerCall | None = held_calls.pop(services.place, None) if services is not None else None
+        if call is None or call.is_lost:
+            call = ServerCall(partial(self._call_in_background, spec, is_recorded, arguments), services)
         call.services = services
-        if services is not None:
-            call.report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
-        while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
-            try:
-                reply = await answer_server(self._server, spec, call, request)
-            except (Exception, asyncio.CancelledError):
-                MCP_LOOP.submit(call.cancel())
-                raise
-            except BaseException:  # the run waits for the user, and the call goes on meanwhile
+        if around is not None:
+            call.report = partial(_report_on_loop, asyncio.get_running_loop(), around.report_progress)
+        try:
+            while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
                 call.waiting = request
-                assert services is not None
-                held_calls[services.place] = call
-                if len(held_calls) > MAX_HELD:
-                    MCP_LOOP.submit(held_calls.pop(next(iter(held_calls))).cancel())
-                raise
-            call.waiting = None
-            await _on_mcp_loop(request.answer(reply))
-        return await _on_mcp_loop(call.result())
+                reply = await answer_server(self._server, spec, call, request)
+                call.waiting = None
+                await _on_mcp_loop(request.answer(reply))
+            return await _on_mcp_loop(call.result())
+        except (Exception, asyncio.CancelledError):
+            MCP_LOOP.submit(call.cancel())
+            raise
+        except BaseException:  # the run waits for the user, and the call goes on meanwhile
+            assert services is not None
+            held_calls[services.place] = call
+            if len(held_calls) > MAX_HELD:
+                MCP_LOOP.submit(held_calls.pop(next(iter(held_calls))).cancel())
+            raise
 
     async def _call_in_background(
-        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], call: PendingCall
+        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], call: ServerCall
     ) -> Any:
         connection = self.connect()
         listed = connection.tools or await connection.list_tools()

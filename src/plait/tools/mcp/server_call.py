@@ -1,4 +1,4 @@
-"""A call that a server has begun, and what the server asks for before it ends. It lives on the background loop."""
+"""A call that a server performs, and what the server asks for before it ends. It lives on the background loop."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ class ServerRequest:
             self.reply.set_result(reply)
 
 
-class PendingCall:
+class ServerCall:
     """One call of a tool. `send` makes it. `services` are those of the run for which it is made; None outside of one.
-    `state`: the server's result with which an earlier process waited for the user; None for a new call.
+    `state`: the server's result with which an earlier process waited for the user, and its `round`. None: a new
+    call.
 
     When the run waits for the user, the call goes on: `waiting` is what the server asks for. A run that continues in
     this process takes the call up again, with services of its own.
     """
 
-    def __init__(self, send: Callable[[PendingCall], Awaitable[Any]], services: CallServices | None) -> None:
+    def __init__(self, send: Callable[[ServerCall], Awaitable[Any]], services: CallServices | None) -> None:
         self._send = send
-        self.state = services.find_state() if services is not None else None
+        earlier = services.find_asked() if services is not None else []
+        self.has_asked = bool(earlier)
+        """Whether an earlier process made this call, and the server asked the user."""
+        self.state = earlier[-1][1] if earlier else None
+        self.round: int = self.state["round"] if self.state is not None else 0
         self._task: asyncio.Task[Any] | None = None
         self._requests: deque[ServerRequest] = deque()
         self._open: list[ServerRequest] = []
@@ -44,8 +49,9 @@ class PendingCall:
         self.services = services
         self.report: Callable[[str], None] | None = None
         self.waiting: ServerRequest | None = None
-        self.asked: Counter[str] = Counter()
-        """How often the user has answered a question."""
+        asked = [question for question, state in earlier if self.state is not None and state != self.state]
+        self.asked = Counter(asked)
+        """How often the user has answered a question, also before the `state`."""
         self.pass_turn: Callable[[], Awaitable[None]] | None = None
         """Lets the next call begin at a server that gets one after the other."""
         self.has_answered = False
@@ -75,8 +81,9 @@ class PendingCall:
         assert self._task is not None
         return await self._task
 
-    async def is_lost(self) -> bool:
-        """Return whether the call ended with an error before the server had an answer."""
+    @property
+    def is_lost(self) -> bool:
+        """Whether the call ended with an error before the server had an answer."""
         assert self._task is not None
         return self._task.done() and not self.has_answered and (self._task.cancelled() or bool(self._task.exception()))
 
