@@ -278,7 +278,7 @@ def test_odd_requests_for_input_have_an_end(journal: Path, tmp_path: Path, monke
     asked: list[dict[str, Any]] = [
         {"result": {"resultType": "input_required", "inputRequests": each}} for each in INPUTS
     ]
-    missing: tuple[Any, ...] = (None, 5, [], [5], [{"url": 5}], [{"message": "No address."}])
+    missing: tuple[Any, ...] = ([], [5], [{"url": 5}])  # more errors in a row would end the run
     asked += [{"error": {"code": -32042, "message": "Pay.", "data": {"elicitations": each}}} for each in missing]
     left = iter(asked)
     kept: list[dict[str, Any]] = []

@@ -167,7 +167,7 @@ def decode_totals(data: str) -> dict[str, Any]:
         return found
 
 
-def decode_plain(data: str) -> Any:
+def decode_plain(data: str | bytes) -> Any:
     """Any JSON value, such as an outcome or the totals. Raises `JournalError`."""
     try:
         return json.loads(data)

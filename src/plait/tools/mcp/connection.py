@@ -15,6 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import mcp_types as types
