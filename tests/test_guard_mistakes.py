@@ -284,8 +284,12 @@ def test_no_hook_has_the_name_of_a_guard_of_plait(journal: Path) -> None:
         patch.setattr("plait.runtime.runs.make_guards", make)
         output = plait.OutputType(dict[str, int])
         script = ['{"a": 1}']
-        agent_with(journal, Looks(), script=script, grounding="note", taint="ask", output=output).run("q")
-        assert seen - {"Looks"} == BUILT_IN - {"hosted"}  # nothing of a run without hosted tools
+        agent_with(journal, Looks(), script=script, output=output).run("q")
+        few = {"claims", "grounding", "sources", "spend", "background", "hosted"}  # only of runs that have such a part
+        assert seen - {"Looks"} == BUILT_IN - few
+        with_parts: dict[str, Any] = {"claims": "note", "grounding": "note", "spend": ["runs=9,user=*"]}
+        with_parts |= {"tools": [plait.tool(lambda: "dug", name="dig", description="Dig.", background=True)]}
+        agent_with(journal, Looks(), script=script, **with_parts).run("q", user="ada")
         model = ChatModel(spec="groq:m", name="m", endpoint="http://127.0.0.1:9", hosted=(HostedTool("web_search"),))
         assert plait.Agent("react", model=model, approve="always", journal=False).run("q").status == "failed"
     assert seen - {"Looks"} == BUILT_IN

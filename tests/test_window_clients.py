@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -327,9 +327,13 @@ def test_an_answer_given_at_a_limit_is_cut_short_by_length(journal: Path) -> Non
 
 
 def _wait_for(journal: Journal, status: str) -> None:
+    _wait_until(lambda: [run.status for run in journal.runs()] == [status])
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + patience(60)
-    while [run.status for run in journal.runs()] != [status]:
-        assert time.monotonic() < end, journal.runs()
+    while not is_so():
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 
@@ -343,7 +347,7 @@ def test_a_stream_that_is_left_cancels_its_run(journal: Path) -> None:
             stream.close()
         _wait_for(here.manager.journal, "cancelled")
         assert here.manager.journal.runs()[0].outcome["reason"] == "the client went away"  # type: ignore[index]
-        assert here.manager.running == 0
+        _wait_until(lambda: here.manager.running == 0)
 
 
 async def test_a_client_that_gives_up_waiting_cancels_its_run(journal: Path) -> None:

@@ -22,7 +22,7 @@ POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 
 BUILT_IN = frozenset(
     {"approvals", "background", "breaker", "claims", "grounding", "hosted", "limits", "output", "output_after_hooks"}
-    | {"sources", "taint"}
+    | {"sources", "spend", "taint"}
 )
 """The names of the guards that Plait has itself."""
 

@@ -311,10 +311,11 @@ class ChangeRunner:
         async def work() -> None:
             while left:
                 async with self._places:
-                    if not left or self._manager.stopping or (await self.find(kept.name, Caller())).is_cancelled:
+                    if self._manager.stopping or (await self.find(kept.name, Caller())).is_cancelled:
                         return
-                    run = left.pop()
-                    await self._fork(kept, run, forks.get(run), agents)
+                    if left:  # others may have taken the last one meanwhile
+                        run = left.pop()
+                        await self._fork(kept, run, forks.get(run), agents)
 
         try:
             forks = await self.find_forks(kept)
