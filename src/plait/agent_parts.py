@@ -90,11 +90,12 @@ class AgentParts:
         return tools
 
     def _make_changed_toolset(self) -> Toolset | None:
-        """Make the tools for the first time; later return new ones if an MCP server has others now."""
+        """Make the tools for the first time; later return new ones if an MCP server has others now, or may have
+        started now."""
         with self._making_tools:
             if self._toolset is None:
                 self._toolset = self._make_toolset()
-            elif self._changes != TOOL_LISTS.changes:
+            elif self._changes != TOOL_LISTS.changes or self._toolset.absent:
                 with suppress(PlaitError):  # without a new list, the next call says what is wrong with the server
                     return self._make_toolset()
             return None
@@ -288,6 +289,7 @@ class AgentParts:
                 **({"outside": run_spec.outside} if run_spec.outside else {}),
                 **({"hosted": self.hosted_words} if self.hosted else {}),
                 **({"modules": run_spec.context.modules} if run_spec.context.modules else {}),
+                **({"absent": run_spec.tools.absent} if run_spec.tools.absent else {}),
             },
             plait=__version__,
             agent=self.agent.name,

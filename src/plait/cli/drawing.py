@@ -34,7 +34,7 @@ COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note"
 LABEL = 14
 """Width of the column with the labels, in cells."""
 
-_SHOWN_NOTES = ("retry", "repair", "limit", "loop", "model_change", "rate_limit", "todo")
+_SHOWN_NOTES = ("retry", "repair", "limit", "loop", "model_change", "rate_limit", "todo", "absent")
 _LAST_WORD = re.compile(r"\s+\S*\Z")
 
 

@@ -234,6 +234,8 @@ class Engine:
 
     async def _walk(self) -> Outcome:
         await self.performers.recall()
+        for text in self.run_spec.tools.absent.values():
+            self.remark("absent", text, 0, key="0")
         task, has_acted = self.run_spec.task, False
         while True:
             self._loop = self._loop or self.run_spec.loop.run(task, self.run_spec.context)

@@ -31,6 +31,10 @@ class CallServices(Protocol):
         """Show how far the tool is; `data` is JSON. Called on the run's own event loop."""
         ...
 
+    def extend_time(self) -> None:
+        """Give the call its whole time again, within bounds, because it makes progress. Called on the run's loop."""
+        ...
+
     async def ask_model(self, question: str, model: Any, rules: str, max_tokens: int | None) -> str:
         """Return a model's reply to a question of the tool. None asks the run's. Raises `ToolError`."""
         ...

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.hosted import is_hosted_word, read_hosted_word
+from plait.core.text import clean, cut_text
 from plait.core.tools import ToolSpec
 from plait.installation import plugins
 from plait.tools.objects import is_toolset, tools_of_object
@@ -114,11 +115,19 @@ def tools_from(items: Iterable[Any]) -> Toolset:
     if isinstance(items, (str, Tool)):
         items = [items]
     found: list[Tool] = []
+    absent: dict[str, str] = {}
     for item in items:
         if isinstance(item, Tool):
             found.append(item)
         elif isinstance(item, str):
-            found.extend(load(item))
+            try:
+                found.extend(load(item))
+            except ConfigError as error:
+                if not is_mcp_word(item) or not _mcp_source(*reversed(_split_name(item))).is_optional:
+                    raise
+                absent[anchor_word(item)] = cut_text(
+                    clean(f"This run has no tools of an optional server. {error}"), 800
+                )
         elif callable(item) and not is_toolset(item):
             found.append(tool(item))
         else:
@@ -127,7 +136,7 @@ def tools_from(items: Iterable[Any]) -> Toolset:
         from plait.tools.mcp.tools import qualify_clashing_names
 
         found = list(qualify_clashing_names(found))
-    toolset = Toolset(tuple(found))
+    toolset = Toolset(tuple(found), absent=absent)
     _ = toolset.specs  # report types that cannot be described now, before a run
     return toolset
 

@@ -27,12 +27,14 @@ class Toolset(Struct, frozen=True, dict=True):
 
     With an index, `near(name, similar names)` describes the tools that match an unknown name. `own` maps the name that
     a loop uses for a tool to the tool's own name. `unlisted` are found by their names, and shown to no model.
+    `absent` says why an optional MCP server has no tools here, by its word.
     """
 
     tools: tuple[Tool, ...] = ()
     near: Callable[[str, tuple[str, ...]], str] | None = None
     own: Mapping[str, str] = {}
     unlisted: tuple[Tool, ...] = ()
+    absent: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         seen: dict[str, Tool] = {}

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from plait.runtime.engine import Engine
 
 LOGGER = logging.getLogger("plait.tools")
+MOST_EXTENDED = 10
+"""A call that reports progress may take this many times its time limit."""
 
 
 class BudgetSpent(ToolError):
@@ -59,7 +61,9 @@ class ToolServices:
         self.engine, self.entry, self._verifying = engine, entry, verifying
         self.loop = asyncio.get_running_loop()
         self._limit: asyncio.Timeout | None = None
-        self._left = 0.0
+        self._left = self._seconds = self._latest = 0.0
+        self.has_more_time = False
+        """Whether the call got more time than its limit."""
         self._children: set[asyncio.Task[object]] = set()
         """The tasks that perform child runs."""
         self._asking: set[asyncio.Task[object]] = set()
@@ -182,7 +186,14 @@ class ToolServices:
     def time_limit(self, seconds: float) -> asyncio.Timeout:
         """Return the time limit of the tool. It stands still while child runs go on, which have limits of their own."""
         self._limit = asyncio.timeout(0 if self.is_cancelled else seconds)
+        self._seconds, self._latest = seconds, self.loop.time() + seconds * MOST_EXTENDED
         return self._limit
+
+    def extend_time(self) -> None:
+        if self._limit is not None and self._limit.when() is not None and not self.is_cancelled:
+            with suppress(RuntimeError):  # the tool has ended
+                self._limit.reschedule(min(self.loop.time() + self._seconds, self._latest))
+                self.has_more_time = True
 
     def cancel(self, by: str) -> None:
         """End this call for a user of this name, as if its time were over."""

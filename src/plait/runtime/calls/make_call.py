@@ -104,7 +104,8 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
         if returned:
             said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
             return Observation(said, seconds=seconds)
-        said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
+        more = f"{seconds:.3g} seconds despite its progress" if services.has_more_time else f"{limit:g} seconds"
+        said = f"Error: '{tool.spec.name}' gave no result within {more}"
         if services.is_cancelled:
             said = f"The user cancelled this call of '{tool.spec.name}'"
             if tool.spec.repeatable:

@@ -82,7 +82,11 @@ def recorded_tools(head: RunHead, apart: tuple[str, ...]) -> tuple[RecordedTool,
 
 
 def restore_tools(tools: Toolset, head: RunHead) -> Toolset:
-    """Return the agent's tools. Tools of a server, and skills, are as the run's record describes them."""
+    """Return the agent's tools. Tools of a server, and skills, are as the run's record describes them. Those of an
+    optional server that was absent are left out."""
+    absent: dict[str, str] = head.settings.get("absent", {})
+    if absent or tools.absent:
+        tools = structs.replace(tools, tools=tuple(tool for tool in tools if tool.source not in absent), absent=absent)
     if not any(map(is_described_outside, head.sources)) or any(isinstance(tool, RecordedTool) for tool in tools):
         return tools
     from plait.tools.mcp.tools import with_recorded_spec

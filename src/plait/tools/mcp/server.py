@@ -49,7 +49,8 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     that the journal does not store. `only` has the server's own names of tools. `prefix` comes before their names.
     `timeout` limits a call and `start` limits connecting, in seconds. With `trust`, Plait believes the server that a
     tool changes nothing. `sampling`: it may ask the run's models. `resources`: the tools include one that reads its
-    resources. `protocol`: "2025" for a server that asks only in that of 2025. Raises `ConfigError` for a contradiction.
+    resources. `optional`: runs go on without it. `protocol`: "2025" for a server that asks only in that of 2025. Raises
+    `ConfigError` for a contradiction.
     """
 
     command: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     trust: bool = False
     sampling: bool = False
     resources: bool = False
+    optional: bool = False
     protocol: Literal["", "2025"] = ""
 
     def __post_init__(self) -> None:

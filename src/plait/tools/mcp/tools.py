@@ -17,12 +17,12 @@ from plait.core.messages import JSON
 from plait.core.text import clean
 from plait.core.tools import ToolSpec
 from plait.installation import install_hint
-from plait.tools.call_context import call_services, held_calls
+from plait.tools.call_context import CallServices, call_services, held_calls
 from plait.tools.mcp.answer_server import answer_server
 from plait.tools.mcp.resources import READ, describe_resources, format_prompt, list_prompts, read_resource
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import repair_schema, result_type
-from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server
+from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
 from plait.tools.mcp.server_call import ServerCall
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
@@ -57,8 +57,9 @@ def mcp(
     trust: bool = False,
     sampling: bool = False,
     resources: bool = False,
+    optional: bool = False,
     protocol: Literal["", "2025"] = "",
-) -> tuple[Tool, ...]:
+) -> tuple[Any, ...]:
     """Return the tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
 
     This blocks until the server has listed its tools. In a coroutine, use `await asyncio.to_thread(plait.mcp, ...)`.
@@ -72,24 +73,28 @@ def mcp(
         headers: Headers of each request to an address. `$NAME` works as in `env`.
         only: The tools to use, by the server's names.
         prefix: Text before the names of the tools, followed by `_`.
-        timeout: Seconds for one call. None: the limit of the run.
+        timeout: Seconds for one call, or since it last reported progress, but at most ten times these. None: the limit
+            of the run.
         start: Seconds to connect and to list the tools.
         trust: Whether to believe the server that a tool changes nothing, that a call may be repeated, or that a
             result holds nothing that strangers wrote.
         sampling: Whether the server may ask the run's model during a call. The run's limits hold, and the journal has
             each request.
         resources: Whether to add the tool `read_resource`, which lists and reads the server's resources.
+        optional: Whether runs go on without the server when it does not start. This returns the server's word then:
+            each run lists the tools, or has a note. Secrets must be `$NAME`.
         protocol: "2025" for a server that can ask the user or a model only in the protocol of 2025.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
     options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
     options |= {"sampling": sampling, "resources": resources, "protocol": protocol}
-    options["only"] = None if only is None else tuple(only)
+    options |= {"only": None if only is None else tuple(only), "optional": optional}
     if isinstance(server, (str, list, tuple)):
-        return McpToolSource(
-            parse_server(server, env=dict(env or {}), headers=dict(headers or {}), **options)
-        ).load_tools()
+        parsed = parse_server(server, env=dict(env or {}), headers=dict(headers or {}), **options)
+        if optional and parse_word(parsed.word) != parsed:
+            raise ConfigError(f"The optional MCP server {parsed.label} has a plain value.", hint="Write $NAME for it.")
+        return (parsed.word,) if optional else McpToolSource(parsed).load_tools()
     if not hasattr(server, "_lowlevel_server"):
         hint = "Give a command, an address, or an MCPServer."
         raise ConfigError(f"A {type(server).__name__} is not an MCP server.", hint=hint)
@@ -191,13 +196,21 @@ class McpToolSource:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
             raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
-        listed = MCP_LOOP.wait(self.connect().list_tools())
+        try:
+            listed = MCP_LOOP.wait(self.connect().list_tools())
+        except ConfigError as error:
+            error.hint += " If runs can go on without it, make it optional."
+            raise
         named = self._name_tools(listed)
         tools = tuple(self.make_tool(self._describe(tool, name)) for name, tool in named.items())
         if not self._server.resources:
             return tools
         text = MCP_LOOP.wait(describe_resources(self.connect()))
         return (*tools, self.make_tool(self._describe_reader(clean(text), self._reader_name(named))))
+
+    @property
+    def is_optional(self) -> bool:
+        return self._server.optional
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
         function = partial(self._call, spec, is_recorded)
@@ -252,7 +265,7 @@ class McpToolSource:
             call = ServerCall(partial(self._call_in_background, spec, is_recorded, arguments), services)
         call.services = services
         if around is not None:
-            call.report = partial(_report_on_loop, asyncio.get_running_loop(), around.report_progress)
+            call.report = partial(_report_on_loop, asyncio.get_running_loop(), around, services is not None)
         try:
             while (request := call.waiting or await _on_mcp_loop(call.next_request())) is not None:
                 call.waiting = request
@@ -343,9 +356,11 @@ def require_mcp() -> None:
         raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
 
 
-def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
+def _report_on_loop(loop: asyncio.AbstractEventLoop, services: CallServices, is_own: bool, text: str) -> None:
     with suppress(RuntimeError):  # the loop of the run is closed
-        loop.call_soon_threadsafe(listener, text)
+        loop.call_soon_threadsafe(services.report_progress, text)
+        if is_own:
+            loop.call_soon_threadsafe(services.extend_time)
 
 
 async def _on_mcp_loop(work: Coroutine[Any, Any, T]) -> T:
