@@ -53,7 +53,7 @@ AGENT```
 TEST```
 
 ```sh
-plait run -a assistant "How many miles has a marathon of 42.195 km?"
+plait run "How many miles has a marathon of 42.195 km?"
 plait run "..." --model ollama:qwen3 --tools agent.py --loop react --max-steps 10   # an agent made from options
 python -m pytest
 ```

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from cli_support import Shell
-from plait import installation
+from plait import ConfigError, installation
+from plait.cli.doctor import doctor
 from plait.cli.run_output import LineView
 from plait.models import stages
 
@@ -171,6 +173,20 @@ def test_a_fresh_installation_is_usable(plait: Shell) -> None:
     assert "uses " in found["sandbox", "auto"]["detail"]
     table = plait("doctor")
     assert (table.code, table.out.splitlines()[-1]) == (0, "Usable.")
+
+
+def test_without_a_model_the_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def resolve(*_: object) -> None:
+        raise ConfigError("Local models need the package xllamacpp.", hint="pip install 'plait[local]'")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PLAIT_MODEL", raising=False)
+    monkeypatch.setattr("plait.cli.doctor.choose_model", lambda env: ("local", ""))
+    monkeypatch.setattr("plait.cli.doctor.resolve", resolve)
+    said = CliRunner().invoke(doctor, []).output.splitlines()[-1]
+    assert said == "No model can be used yet. Local models need the package xllamacpp. pip install 'plait[local]'"
+    report = CliRunner().invoke(doctor, ["--json"])
+    assert json.loads(report.output)["usable"] is False and report.exit_code == 0
 
 
 def test_a_key_is_named_and_never_printed(plait: Shell) -> None:

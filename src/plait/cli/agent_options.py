@@ -29,7 +29,7 @@ from plait.models.settings import NO_SETTINGS, ModelSettings, phases_with_settin
 from plait.named_agents import anchor_agent, find_configured_name, load_agent
 from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
-from plait.trust import risks_of_models
+from plait.trust import own_file, risks_of_models
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
@@ -106,6 +106,16 @@ def find_agent(word: str, flags: Mapping[str, Any] = {}) -> Agent:
         hint = f"{known} One in Python is module:agent or file.py:agent."
         raise ConfigError(f"There is no agent {word!r}.", hint=hint)
     return change_agent(load_agent(word), read_changes(flags), flags)
+
+
+def find_only_agent(flags: Mapping[str, Any]) -> str | None:
+    """Return the agent that `-a` names, or the only one of a project's plait.toml, if no loop, model or tools are
+    given, and no `[run]`."""
+    config = load()
+    is_other = any(flags.get(name) for name in ("agent", "loop", "model", "tools"))
+    if is_other or config.run or len(config.agents) != 1 or config.path in (None, own_file()):
+        return flags.get("agent")
+    return next(iter(config.agents))
 
 
 def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *, without: str = "") -> Agent:

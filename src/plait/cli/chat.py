@@ -13,7 +13,7 @@ import click
 
 from plait.agent import Agent
 from plait.cli import options
-from plait.cli.agent_options import make_agent
+from plait.cli.agent_options import find_only_agent, make_agent
 from plait.cli.ask_user import PlanPrompt
 from plait.cli.chat_commands import ChatCommands
 from plait.cli.commands import exit_with
@@ -58,6 +58,7 @@ def chat(session: str | None, folder: str | None, watch: bool, **flags: Any) -> 
     continue it at any time.
     """
     about = options.read_annotations(flags)
+    flags["agent"] = find_only_agent(flags)
     agent = make_agent(flags)
     name = fresh_name() if session is None else check_session_name(session)
     agent._parts.check_prices()

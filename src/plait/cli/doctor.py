@@ -69,12 +69,14 @@ def doctor(journal: str | None, as_object: bool) -> None:
     """Check this installation: extras, models, keys, configuration, journal and sandbox.
 
     Plait asks local servers and configured endpoints for their models, without a key. It starts no model and changes
-    nothing. Exit codes: 0 usable, 1 something that is configured does not work, 2 wrong usage.
+    nothing. Exit codes: 0 nothing is broken, 1 something that is configured does not work, 2 wrong usage.
     """
     findings = list(examine(journal))
     broken = [each for each in findings if each.state == "broken"]
+    # `choose_model` found none, and the configuration names none.
+    lacking = next((each for each in findings if (each.name, each.state) == ("default", "absent")), None)
     if as_object:
-        print_json({"usable": not broken, "findings": msgspec.to_builtins(findings)})
+        print_json({"usable": not broken and lacking is None, "findings": msgspec.to_builtins(findings)})
     else:
         heads = ("group", "name", "state", "what")
         texts = [f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings]
@@ -94,7 +96,12 @@ def doctor(journal: str | None, as_object: bool) -> None:
             Console().print(table)
         else:
             print_table(heads, rows)
-        click.echo("Usable." if not broken else f"{len(broken)} of the settings above do not work.")
+        if broken:
+            click.echo(f"{len(broken)} of the settings above do not work.")
+        elif lacking is not None:
+            click.echo(f"No model can be used yet. {lacking.detail} {lacking.fix}".rstrip())
+        else:
+            click.echo("Usable.")
     exit_with(CRASHED if broken else 0)
 
 

@@ -111,8 +111,8 @@ def init(folder: Path, model: str | None) -> None:
     if missing is not None:
         click.echo(clean(str(missing)))
     rows = [
-        ('plait run -a assistant "How many miles has a marathon of 42.195 km?"', ""),
-        ("plait chat -a assistant", ""),
+        ('plait run "How many miles has a marathon of 42.195 km?"', ""),
+        ("plait chat", ""),
         ("plait serve --reload", "" if find_spec("uvicorn") else install_command("server")),
         ("python -m pytest", "" if find_spec("pytest") else "pip install pytest"),
     ]

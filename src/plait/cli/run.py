@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from plait.cli import options
-from plait.cli.agent_options import make_agent
+from plait.cli.agent_options import find_only_agent, make_agent
 from plait.cli.ask_user import PlanPrompt, user_at_terminal
 from plait.cli.process import cancellable, stdout_to_stderr
 from plait.cli.run_output import RunView, answering, exit_with_run, has_guide, suggest_next, view_for
@@ -84,6 +84,7 @@ def run(
 
         agent = make_agent_with_plan(plan, evidence, flags)
     else:
+        flags["agent"] = find_only_agent(flags)
         agent = make_agent(flags)
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
