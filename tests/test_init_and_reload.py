@@ -56,7 +56,7 @@ def test_the_project_runs_its_test_passes_and_nothing_is_overwritten(plait: Shel
     assert plait("run", "How long is a mile?", "--quiet").out == "1609 m\n"  # the only agent needs no name
     assert plait("chat", given="How long is a mile?\n").out == "1609 m\n"
     unlike = plait("run", "How long is a mile?", "--model", model)  # another model is another agent, without its tools
-    assert "no tool named 'convert_length'" in unlike.err
+    assert unlike.code == 0 and "1609" not in unlike.out
     env = {**plait.env, "PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     words = ["pytest", "-q", "-p", "plait.testing.pytest_plugin", "-p", "no:cacheprovider"]
     programs = Path(sys.executable).parent

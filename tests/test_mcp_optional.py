@@ -64,7 +64,8 @@ def test_a_run_goes_on_without_it_and_says_why(tmp_path: Path) -> None:
             run = agent(tmp_path / "runs.db", *replies, tools=[word, "calculator"]).run("How much is 6*7?")
             assert run.answer == observed(run)[0].text == "42", word
             (note,) = notes(run)
-            assert note.startswith("This run has no tools of an optional server. ") and why in note, word
+            assert note.startswith("An optional server has no tools now. ") and why in note, word
+            assert "make it optional" not in note
 
 
 def test_a_server_that_is_required_is_the_default_and_the_error_names_the_option(tmp_path: Path) -> None:

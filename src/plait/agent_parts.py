@@ -90,8 +90,7 @@ class AgentParts:
         return tools
 
     def _make_changed_toolset(self) -> Toolset | None:
-        """Make the tools for the first time; later return new ones if an MCP server has others now, or may have
-        started now."""
+        """Make the tools for the first time; later return new ones if an MCP server may have others now."""
         with self._making_tools:
             if self._toolset is None:
                 self._toolset = self._make_toolset()

@@ -73,7 +73,6 @@ def doctor(journal: str | None, as_object: bool) -> None:
     """
     findings = list(examine(journal))
     broken = [each for each in findings if each.state == "broken"]
-    # `choose_model` found none, and the configuration names none.
     lacking = next((each for each in findings if (each.name, each.state) == ("default", "absent")), None)
     if as_object:
         print_json({"usable": not broken and lacking is None, "findings": msgspec.to_builtins(findings)})
@@ -96,12 +95,8 @@ def doctor(journal: str | None, as_object: bool) -> None:
             Console().print(table)
         else:
             print_table(heads, rows)
-        if broken:
-            click.echo(f"{len(broken)} of the settings above do not work.")
-        elif lacking is not None:
-            click.echo(f"No model can be used yet. {lacking.detail} {lacking.fix}".rstrip())
-        else:
-            click.echo("Usable.")
+        said = f"No model can be used yet. {lacking.detail} {lacking.fix}" if lacking is not None else "Usable."
+        click.echo(f"{len(broken)} of the settings above do not work." if broken else said)
     exit_with(CRASHED if broken else 0)
 
 

@@ -123,11 +123,14 @@ def tools_from(items: Iterable[Any]) -> Toolset:
             try:
                 found.extend(load(item))
             except ConfigError as error:
-                if not is_mcp_word(item) or not _mcp_source(*reversed(_split_name(item))).is_optional:
+                if not is_mcp_word(item):
                     raise
-                absent[anchor_word(item)] = cut_text(
-                    clean(f"This run has no tools of an optional server. {error}"), 800
-                )
+                from plait.tools.mcp.server import parse_word
+
+                if not parse_word(_split_name(item)[1]).optional:
+                    error.hint += " If runs can go on without it, make it optional."
+                    raise
+                absent[anchor_word(item)] = cut_text(clean(f"An optional server has no tools now. {error}"), 800)
         elif callable(item) and not is_toolset(item):
             found.append(tool(item))
         else:

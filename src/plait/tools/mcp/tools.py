@@ -73,16 +73,14 @@ def mcp(
         headers: Headers of each request to an address. `$NAME` works as in `env`.
         only: The tools to use, by the server's names.
         prefix: Text before the names of the tools, followed by `_`.
-        timeout: Seconds for one call, or since it last reported progress, but at most ten times these. None: the limit
-            of the run.
+        timeout: Seconds for one call, or since its last progress, but at most ten times these. None: the run's limit.
         start: Seconds to connect and to list the tools.
         trust: Whether to believe the server that a tool changes nothing, that a call may be repeated, or that a
             result holds nothing that strangers wrote.
         sampling: Whether the server may ask the run's model during a call. The run's limits hold, and the journal has
             each request.
         resources: Whether to add the tool `read_resource`, which lists and reads the server's resources.
-        optional: Whether runs go on without the server when it does not start. This returns the server's word then:
-            each run lists the tools, or has a note. Secrets must be `$NAME`.
+        optional: Whether runs go on without it if it does not start. Returns its word then. Secrets must be `$NAME`.
         protocol: "2025" for a server that can ask the user or a model only in the protocol of 2025.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
@@ -196,21 +194,13 @@ class McpToolSource:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
             raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
-        try:
-            listed = MCP_LOOP.wait(self.connect().list_tools())
-        except ConfigError as error:
-            error.hint += " If runs can go on without it, make it optional."
-            raise
+        listed = MCP_LOOP.wait(self.connect().list_tools())
         named = self._name_tools(listed)
         tools = tuple(self.make_tool(self._describe(tool, name)) for name, tool in named.items())
         if not self._server.resources:
             return tools
         text = MCP_LOOP.wait(describe_resources(self.connect()))
         return (*tools, self.make_tool(self._describe_reader(clean(text), self._reader_name(named))))
-
-    @property
-    def is_optional(self) -> bool:
-        return self._server.optional
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
         function = partial(self._call, spec, is_recorded)
