@@ -17,7 +17,7 @@ from plait.addresses import read_address, read_host
 from plait.core import Call
 from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import download, fetch
-from plait.toolkits.download import download as get
+from plait.toolkits.download import download_page
 from toolkits_server import call, site
 
 GOOD, BAD = "good.example", "evil.example"
@@ -97,7 +97,7 @@ async def test_what_the_hook_sees_is_what_is_asked_or_it_is_refused(asked: list[
     for address in (*AGREED, *DISPUTED):
         asked.clear()
         with pytest.raises(ToolError) as why:
-            await get(address, 100)
+            await download_page(address, 100)
         assert passes(address) or address in DISPUTED, address
         assert asked or address in DISPUTED, (address, str(why.value))
         if passes(address):

@@ -244,16 +244,16 @@ async def called(tool: plait.Tool, given: Any) -> Any:
 
 
 async def test_the_search_tool_tells_a_line_for_each_of_the_best_tools() -> None:
-    search = method_search(ToolIndex((forecast.spec, send.spec), cache=False), best=1)
+    search = method_search(ToolIndex((forecast.spec, send.spec), cache=False))
     assert search.spec.read_only
-    seen = await called(search, {"description": "what will the weather be"})
-    assert seen.text == (
+    weather = (
         "`forecast(city: str, days: int = 5, unit: Literal['C', 'F'] = 'C') -> list[dict[str, Any]]`: "
         "The weather of the next days. Returns one entry a day."
     )
-    assert (
-        await called(search, "tell somebody")
-    ).text == "`send(text: str, to: list[str] | None = None) -> None`: Sends a message."
+    message = "`send(text: str, to: list[str] | None = None) -> None`: Sends a message."
+    seen = await called(search, {"description": "what will the weather be"})
+    assert seen.text.splitlines() == [weather, message]
+    assert (await called(search, "tell somebody")).text.splitlines() == [message, weather]
 
 
 async def test_it_gives_the_same_for_the_same_tools() -> None:
@@ -287,11 +287,6 @@ def test_a_tool_takes_one_line_of_limited_length() -> None:
     text = lines_of([spec("report", "Writes\n\na report. " * 200, about="What.")])
     assert LINE - 10 < len(text) <= LINE and "\n" not in text
     assert text.startswith("`report(about: str") and text.endswith("...")
-
-
-def test_a_search_that_finds_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="1 tool or more"):
-        method_search(ToolIndex(HOUSE, Counting(), cache=False), best=0)
 
 
 def test_a_result_without_a_type_hint_is_left_out_of_the_signature() -> None:

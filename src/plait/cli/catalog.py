@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-import time
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -31,6 +30,7 @@ from plait.models.fetch import list_catalogue, model_file
 from plait.models.prices import describe_rate
 from plait.models.rejections import forget_rejections, list_rejections
 from plait.models.resolve import providers, resolve
+from plait.recorded_runs import format_time
 from plait.runtime.templates.prompts import shared_prompts, shipped_prompts
 from plait.toolkits.method_search import lines_of
 from plait.tools import load as load_tools
@@ -174,13 +174,9 @@ def describe_details(model: Model) -> dict[str, Any]:
     for name, able in structs.asdict(model.abilities).items():
         abilities.append({"ability": name, "value": able, "source": "plait.toml" if name in stated else "table"})
         if name not in stated and able and (seen := learned.get(name)) is not None:
-            dates = {"date": _date(seen.at), "said": seen.said, "expires": _date(seen.expires)}
+            dates = {"date": format_time(seen.at)[:10], "said": seen.said, "expires": format_time(seen.expires)[:10]}
             abilities[-1] |= {"value": False, "source": "learned", **dates}
     return {**details, "price": describe_rate(model.rate) if model.rate.is_known else None, "abilities": abilities}
-
-
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
 def _join(values: dict[str, Any] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -86,25 +86,16 @@ def run(
     else:
         flags["agent"] = find_only_agent(flags)
         agent = make_agent(flags)
-    plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
-    view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
-    done = perform_run(
+    words = options.journal_words(flags["journal"])
+    perform_and_exit(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait, **about),
-        view,
-        plans=plans,
-        may_ask=not as_object,
-        words=(words := options.journal_words(flags["journal"], flags["agent"])),
-    )
-    exit_with_run(
-        done,
         as_object=as_object,
         quiet=quiet,
-        journal=words,
+        words=options.journal_words(flags["journal"], flags["agent"]),
+        plans=PlanPrompt(agent, question),
         is_recorded=agent.journal is not False,
-        show_plan=plans.render,
-        suggestions=suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else (),
-        view=view,
+        suggest=lambda done: suggest_next(done, agent.journal, words) if has_guide() else [],
         files_to=folder,
     )
 
@@ -116,18 +107,21 @@ def perform_and_exit(
     quiet: bool,
     words: tuple[str, ...],
     plans: PlanPrompt | None = None,
+    is_recorded: bool = True,
+    suggest: Callable[[Run | None], Sequence[str]] = lambda _: (),
     files_to: str | None = None,
 ) -> NoReturn:
-    """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
+    """Perform a run (see `perform_run`) and exit as it ended (see `exit_with_run`). `suggest` gives next steps."""
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
     done = perform_run(start, view, plans=plans, may_ask=not as_object, words=words)
-    show_plan = plans.render if plans is not None else None
     exit_with_run(
         done,
         as_object=as_object,
         quiet=quiet,
         journal=words,
-        show_plan=show_plan,
+        is_recorded=is_recorded,
+        show_plan=plans.render if plans is not None else None,
+        suggestions=suggest(done),
         view=view,
         files_to=files_to,
     )

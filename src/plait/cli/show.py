@@ -303,16 +303,8 @@ def trajectories(
     good = find_trajectories(*runs, journal=options.journal_path(journal), **chosen)
     written = good.write(folder, force=force)
     if as_object:
-        print_json(
-            {
-                "folder": written.folder,
-                "files": written.files,
-                "lines": written.lines,
-                "runs": [each.run for each in good.runs],
-                "runs_left_out": good.runs_left_out,
-                "calls_left_out": written.calls_left_out,
-            }
-        )
+        runs_found = {"runs": [each.run for each in good.runs], "runs_left_out": good.runs_left_out}
+        print_json({**msgspec.to_builtins(written), "lines": written.lines, **runs_found})
     else:
         for name, lines in written.files.items():
             click.echo(f"{clean(written.folder)}/{name}  {format_count(lines, 'line')}")

@@ -17,13 +17,14 @@ def load_hook(word: str) -> Hook:
     `retry[:ATTEMPTS[,SECONDS[,TOOL,...]]]`. Raises `ConfigError`."""
     name, _, text = word.partition(":")
     arguments = [part.strip() for part in text.split(",") if part.strip()]
-    if name not in _MAKERS:
-        hint = suggest(name, _MAKERS, f"Hooks: {', '.join(_MAKERS)}.")
+    if name not in _HOOKS:
+        hint = suggest(name, _HOOKS, f"Hooks: {', '.join(_HOOKS)}.")
         raise ConfigError(f"No hook is named {name!r}.", hint=f"{hint} Your own are given in Python: hooks=[...].")
+    make, form = _HOOKS[name]
     try:
-        return _MAKERS[name](arguments)
+        return make(arguments)
     except ValueError:
-        raise ConfigError(f"The hook {word!r} cannot be read.", hint=f"Write it as {_FORMS[name]}.") from None
+        raise ConfigError(f"The hook {word!r} cannot be read.", hint=f"Write it as {form}.") from None
 
 
 def load_hooks(names: Iterable[str]) -> tuple[Hook, ...]:
@@ -42,17 +43,15 @@ def _make_retry(arguments: list[str]) -> Hook:
     return RetryTools(int(attempts), wait=float(wait), tools=tools)
 
 
-_MAKERS: dict[str, Callable[[list[str]], Hook]] = {
-    "redact": lambda arguments: RedactPersonalData(*arguments),
-    "hosts": lambda arguments: AllowHosts(*arguments),
-    "rate": lambda arguments: LimitToolRate(
-        {tool.strip(): int(number) for tool, number in (part.split("=") for part in arguments)}
-    ),
-    "retry": _make_retry,
+def _make_rate(arguments: list[str]) -> Hook:
+    pairs = (part.split("=") for part in arguments)
+    return LimitToolRate({tool.strip(): int(number) for tool, number in pairs})
+
+
+_HOOKS: dict[str, tuple[Callable[..., Hook], str]] = {
+    "redact": (lambda arguments: RedactPersonalData(*arguments), "redact, or redact:email,phone"),
+    "hosts": (lambda arguments: AllowHosts(*arguments), "hosts:example.com,*.example.org"),
+    "rate": (_make_rate, "rate:search=10,fetch=30"),
+    "retry": (_make_retry, "retry, or retry:3,0.5"),
 }
-_FORMS = {
-    "redact": "redact, or redact:email,phone",
-    "hosts": "hosts:example.com,*.example.org",
-    "rate": "rate:search=10,fetch=30",
-    "retry": "retry, or retry:3,0.5",
-}
+"""What makes each hook from its arguments, and how its word is written."""

@@ -6,48 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.lab.comparison import Comparison, Contender
-    from plait.lab.graders import load_grader
-    from plait.lab.results import CellResult
-    from plait.lab.run_comparison import acompare, compare, load_comparison
-    from plait.lab.schedule import Progress
-    from plait.lab.suites import load_suite
-    from plait.lab.tasks import Grade, Grader, Suite, SuiteTask
-    from plait.lab.trajectories import Trajectories, find_trajectories
-
-__all__ = [
-    "CellResult",
-    "Comparison",
-    "Contender",
-    "Grade",
-    "Grader",
-    "Progress",
-    "Suite",
-    "SuiteTask",
-    "Trajectories",
-    "acompare",
-    "compare",
-    "find_trajectories",
-    "load_comparison",
-    "load_grader",
-    "load_suite",
-]
+    from plait.lab.comparison import Comparison as Comparison
+    from plait.lab.comparison import Contender as Contender
+    from plait.lab.graders import load_grader as load_grader
+    from plait.lab.results import CellResult as CellResult
+    from plait.lab.run_comparison import acompare as acompare
+    from plait.lab.run_comparison import compare as compare
+    from plait.lab.run_comparison import load_comparison as load_comparison
+    from plait.lab.schedule import Progress as Progress
+    from plait.lab.suites import load_suite as load_suite
+    from plait.lab.tasks import Grade as Grade
+    from plait.lab.tasks import Grader as Grader
+    from plait.lab.tasks import Suite as Suite
+    from plait.lab.tasks import SuiteTask as SuiteTask
+    from plait.lab.trajectories import Trajectories as Trajectories
+    from plait.lab.trajectories import find_trajectories as find_trajectories
 
 # Names are imported when they are first used.
-_MODULES = {
-    "run_comparison": ("acompare", "compare", "load_comparison"),
-    "comparison": ("Comparison", "Contender"),
-    "graders": ("load_grader",),
-    "results": ("CellResult",),
-    "schedule": ("Progress",),
-    "suites": ("load_suite",),
-    "tasks": ("Grade", "Grader", "Suite", "SuiteTask"),
-    "trajectories": ("Trajectories", "find_trajectories"),
+_NAMES = {
+    "run_comparison": "acompare compare load_comparison",
+    "comparison": "Comparison Contender",
+    "graders": "load_grader",
+    "results": "CellResult",
+    "schedule": "Progress",
+    "suites": "load_suite",
+    "tasks": "Grade Grader Suite SuiteTask",
+    "trajectories": "Trajectories find_trajectories",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"plait.lab.{module}"), name)
-    raise AttributeError(f"module 'plait.lab' has no attribute '{name}'")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"plait.lab.{_MODULES[name]}"), name)

@@ -68,7 +68,7 @@ def open_sdk() -> None:
     _opened = True
 
 
-def shut_down(seconds: float = SECONDS) -> str:
+def shut_down() -> str:
     """Send pending data and close the SDK if `open_sdk` opened it. Return why something was not sent, or ""."""
     global _opened
     if not _opened:
@@ -86,9 +86,9 @@ def shut_down(seconds: float = SECONDS) -> str:
     threads = [threading.Thread(target=close, args=(each,), daemon=True) for each in providers]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + seconds
+    until = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if _problems:
         return _problems[0]
-    return f"no collector took it within {seconds:g} seconds." if any(map(threading.Thread.is_alive, threads)) else ""
+    return f"no collector took it within {SECONDS:g} seconds." if any(map(threading.Thread.is_alive, threads)) else ""

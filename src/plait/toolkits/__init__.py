@@ -11,56 +11,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # The parser, the tables and the index are imported when a tool is first made or called.
-from plait.toolkits.calculator import calculator
-from plait.toolkits.lookup import lookup
+from plait.toolkits.calculator import calculator as calculator
+from plait.toolkits.lookup import lookup as lookup
 from plait.tools.load import SHIPPED
 from plait.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from plait.toolkits.alpha_vantage import stocks
-    from plait.toolkits.documents import docs
-    from plait.toolkits.folder_tools import files, shell
-    from plait.toolkits.frame import Column, Table, tables
-    from plait.toolkits.image import Image, images, nasa
-    from plait.toolkits.messages import discord, slack
-    from plait.toolkits.notes import memory
-    from plait.toolkits.place_and_weather import date, location, weather
-    from plait.toolkits.questions import ask_model, ask_user
-    from plait.toolkits.skill_folders import skills
-    from plait.toolkits.todo_list import todo
-    from plait.toolkits.web_page import fetch
-    from plait.toolkits.web_search import websearch, wikipedia
-
-__all__ = [
-    "Column",
-    "Image",
-    "Table",
-    "ask_model",
-    "ask_user",
-    "calculator",
-    "date",
-    "discord",
-    "docs",
-    "everything",
-    "fetch",
-    "files",
-    "images",
-    "location",
-    "lookup",
-    "memory",
-    "nasa",
-    "shell",
-    "skills",
-    "slack",
-    "stocks",
-    "tables",
-    "todo",
-    "weather",
-    "websearch",
-    "wikipedia",
-]
+    from plait.toolkits.alpha_vantage import stocks as stocks
+    from plait.toolkits.documents import docs as docs
+    from plait.toolkits.folder_tools import files as files
+    from plait.toolkits.folder_tools import shell as shell
+    from plait.toolkits.frame import Column as Column
+    from plait.toolkits.frame import Table as Table
+    from plait.toolkits.frame import tables as tables
+    from plait.toolkits.image import Image as Image
+    from plait.toolkits.image import images as images
+    from plait.toolkits.image import nasa as nasa
+    from plait.toolkits.messages import discord as discord
+    from plait.toolkits.messages import slack as slack
+    from plait.toolkits.notes import memory as memory
+    from plait.toolkits.place_and_weather import date as date
+    from plait.toolkits.place_and_weather import location as location
+    from plait.toolkits.place_and_weather import weather as weather
+    from plait.toolkits.questions import ask_model as ask_model
+    from plait.toolkits.questions import ask_user as ask_user
+    from plait.toolkits.skill_folders import skills as skills
+    from plait.toolkits.todo_list import todo as todo
+    from plait.toolkits.web_page import fetch as fetch
+    from plait.toolkits.web_search import websearch as websearch
+    from plait.toolkits.web_search import wikipedia as wikipedia
 
 _VALUES = {"Column": "plait.toolkits.frame", "Image": "plait.toolkits.image", "Table": "plait.toolkits.frame"}
+
+if not TYPE_CHECKING:  # a type checker sees the names above; `run_python` is the name of its module
+    _MAKERS = (name.replace("-", "_") for name in SHIPPED if name not in ("all", "run-python"))
+    __all__ = ["everything", *_VALUES, *_MAKERS]
 
 
 def everything() -> tuple[Tool, ...]:

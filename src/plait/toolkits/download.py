@@ -34,11 +34,6 @@ class Downloaded:
     data: bytes
 
 
-async def download(url: str, max_bytes: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
-    """Return the bytes at an http(s) address, as `download_page` does."""
-    return (await download_page(url, max_bytes, seconds=seconds, private=private)).data
-
-
 async def download_page(
     url: str,
     max_bytes: int,

@@ -159,10 +159,10 @@ def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ..
         Args:
             url: The image's own address, beginning with http:// or https://.
         """
-        from plait.toolkits.download import download
+        from plait.toolkits.download import download_page
 
-        data = await download(url.strip(), MAX_BYTES, seconds=timeout, private=private)
-        return await asyncio.to_thread(Image.from_bytes, data)
+        file = await download_page(url.strip(), MAX_BYTES, seconds=timeout, private=private)
+        return await asyncio.to_thread(Image.from_bytes, file.data)
 
     @tool(read_only=True)
     def shrink_image(image: Image, ratio: float) -> Image:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
-from plait.core.text import decode_text
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
-from plait.user_files import read_file
+from plait.user_files import read_text
 
 if TYPE_CHECKING:
     from plait.toolkits.passages import Passages
@@ -60,8 +59,10 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     if suffix not in (".json", ".csv", ".tsv"):
         hint = "It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md."
         raise ConfigError(f"{str(source)!r} is no table or text that lookup knows.", hint=hint)
+    if not (text := read_text(str(path))).strip():
+        raise ConfigError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
     read = table.read_json if suffix == ".json" else table.read_csv
-    return _make_table_tool(read(_read_text(path), path.name), name, path.name)
+    return _make_table_tool(read(text, path.name), name, path.name)
 
 
 def _make_table_tool(table: LookupTable, name: str, where: str, from_file: bool = True) -> Tool:
@@ -166,20 +167,8 @@ def _load_texts(files: list[Path], root: Path) -> Passages:
 
     names = [file.relative_to(root).as_posix() for file in files]
     passages = [
-        part for file, name in zip(files, names, strict=True) for part in split_passages(name, _read_text(file, True))
+        part for file, name in zip(files, names, strict=True) for part in split_passages(name, read_text(str(file)))
     ]
     if not passages:
         raise ConfigError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
-
-
-def _read_text(path: Path, may_be_empty: bool = False) -> str:
-    try:
-        text = decode_text(read_file(path))
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
-    if text is None:
-        raise ConfigError(f"{path.name} is not text.", hint="Save it as text in UTF-8.")
-    if not may_be_empty and not text.strip():
-        raise ConfigError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
-    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from plait.core.errors import ConfigError, ToolError
+from plait.core.errors import ToolError
 from plait.core.tools import ToolSpec
 from plait.loops.codeact.signature import signature_lines
 from plait.tools.tool import Tool, tool
@@ -24,21 +24,17 @@ SECONDS = 900.0
 """Time limit of a search. The first one embeds all tools."""
 
 
-def method_search(index: ToolIndex | Callable[[], ToolIndex], best: int = BEST, name: str = NAME) -> Tool:
-    """Make the tool over an index, or over what `index()` returns when the tool is called.
-
-    The tool returns the `best` tools that fit, best first, one line each. Raises `ConfigError` if `best` is below 1.
-    """
-    if best < 1:
-        raise ConfigError(f"best is {best}.", hint="A search returns 1 tool or more.")
+def method_search(index: ToolIndex | Callable[[], ToolIndex]) -> Tool:
+    """Make the tool over an index, or over what `index()` returns when the tool is called. It returns the `BEST` tools,
+    best first, one line each."""
 
     @tool(
-        name=name,
+        name=NAME,
         description=(
             "Finds tools by what they do, among all there are. "
             "A tool that was found may be called by its name, as any other."
         ),
-        returns=f"the {best} tools that fit best, each with its arguments" if best > 1 else "the tool that fits best",
+        returns=f"the {BEST} tools that fit best, each with its arguments",
         read_only=True,
         timeout=SECONDS,
     )
@@ -51,7 +47,7 @@ def method_search(index: ToolIndex | Callable[[], ToolIndex], best: int = BEST, 
         words = description.strip()[:ASKED]
         if not words:
             raise ToolError("The description is empty. Say in a few words what the tool is to do.")
-        found = (index() if callable(index) else index).search(words, best)
+        found = (index() if callable(index) else index).search(words, BEST)
         return lines_of(each.tool for each in found) or "There are no tools."
 
     return search

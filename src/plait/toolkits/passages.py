@@ -58,11 +58,8 @@ class Passages(Struct, frozen=True, dict=True):
             raise ToolError(f"No text has anything on {cut_text(query, 80)!r}.", hint=files)
         least = NEAR_BEST * max(scores.values())
         best = [self.passages[i] for i in self._keywords.rank(query)[:SHOWN] if scores[i] >= least]
-        return "\n\n".join(f"{_title(passage)}\n{passage.text}" for passage in best)
-
-
-def _title(passage: Passage) -> str:
-    return f"[{passage.file}{': ' + passage.heading if passage.heading else ''}]"
+        titles = (f"{each.file}: {each.heading}" if each.heading else each.file for each in best)
+        return "\n\n".join(f"[{title}]\n{each.text}" for title, each in zip(titles, best, strict=True))
 
 
 def split_passages(file: str, text: str) -> list[Passage]:

@@ -159,12 +159,12 @@ class World:
         return [weather.make_day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
 
     def height(self, latitude: float, longitude: float) -> float:
-        """Return metres above the sea."""
+        """Return metres above the sea: of a town, or invented for a cell without one."""
         cell = weather.find_cell(latitude, longitude)
-        near = next(
-            (place for place in places.TOWNS if weather.find_cell(place.latitude, place.longitude) == cell), None
-        )
-        return near.elevation if near is not None else weather.make_elevation(self.seed, latitude, longitude)
+        for town in places.TOWNS:
+            if weather.find_cell(town.latitude, town.longitude) == cell:
+                return town.elevation
+        return float(chance(self.seed, "elevation", *cell).randrange(2, 400))
 
     def weeks(self, symbol: str) -> list[stocks.Week]:
         """Return the weeks of a share's trade, newest first. Raises `ToolError` for an unknown symbol."""

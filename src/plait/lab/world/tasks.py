@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import partial
+from importlib import resources
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
@@ -80,41 +82,10 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
         return grade_run(self, world, evidence or RunEvidence())
 
 
-_CHANNEL = "#experimenting-with-simple-ai-agents"
-
-TASKS: tuple[WorldTask, ...] = (
-    WorldTask("A", "date", "What is the current date? Print it."),
-    WorldTask("B", "weather", "Post the current weather where I am to Discord.", "discord"),
-    WorldTask(
-        "C",
-        "weather",
-        f"Post the current weather in London, UK to the Slack channel {_CHANNEL}.",
-        _CHANNEL,
-        "London, England, United Kingdom",
-    ),
-    WorldTask(
-        "D",
-        "forecast",
-        "Post the weather forecast of the next 5 days for where I am to Discord: for every day its date, the weather "
-        "in words, and an emoji that fits the weather.",
-        "discord",
-    ),
-    WorldTask(
-        "E",
-        "picture",
-        "Take NASA's astronomy picture of the day, make it half its size and post it to Discord. The message with it "
-        "begins with 'Hello from Space!' and tells more about the picture.",
-        "discord",
-    ),
-    WorldTask(
-        "F",
-        "stock",
-        "In which week of the last 3 months did MSFT have its lowest closing price? Post the week's date and the price "
-        f"to the Slack channel {_CHANNEL}.",
-        _CHANNEL,
-        symbol="MSFT",
-    ),
+TASKS = msgspec.json.decode(
+    resources.files(__package__).joinpath("tasks.json").read_bytes(), type=tuple[WorldTask, ...]
 )
+"""The six tasks, A to F."""
 
 
 # -- more tasks of the six kinds: other towns, channels, shares, days and dates, made from a seed

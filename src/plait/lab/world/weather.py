@@ -75,8 +75,3 @@ def make_now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
         whole.code,
         int(6 <= hour < 20),
     )
-
-
-def make_elevation(seed: int, latitude: float, longitude: float) -> float:
-    """Return metres above the sea, for a cell that no gazetteer knows."""
-    return float(chance(seed, "elevation", *find_cell(latitude, longitude)).randrange(2, 400))
