@@ -297,6 +297,8 @@ def review(think: Think) -> str:
     return json.dumps({"verdict": "approve", "reason": "The policy allows it."})
 
 
+IN_ORDER = ("react", "json", "codeact")
+"""Loops that make one call after the other."""
 ONE = frozenset({"one"})
 SEND_ONE: Call = ("send", {"text": "one"})
 
@@ -372,7 +374,7 @@ FEATURES: dict[str, Feature] = {
     "MCP elicitations": Feature(  # a server that asks for the first time must have no other call that asks
         lambda place: {"tools": [mcp(place, only=["fetch", "send"])]},
         frozenset(SENT),
-        loops=("react", "json", "codeact"),
+        loops=IN_ORDER,
     ),
     "MCP sampling": Feature(
         lambda place: {"tools": [mcp(place, only=["think"], sampling=True), make_send(place)]},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import some_of
-from feature_kills import kill_feature
+from feature_kills import kill_feature, perform_feature
 from feature_scenarios import CASES
 
 QUICK = [case for case in CASES if case[1] != "codeact"]
@@ -32,3 +32,10 @@ def test_a_repeated_and_a_lost_effect_and_another_replay_are_noticed(
     kills = [point] if point else []
     found = kill_feature(tmp_path, "todo", "react", *kills, fault=fault)
     assert getattr(found, figure) == 1 and found.wrong
+
+
+@pytest.mark.parametrize("loop", ["rewoo", "compiler"])
+def test_a_turn_that_the_provider_paused_goes_on_in_a_plan_and_in_its_steps(loop: str, tmp_path: Path) -> None:
+    found = perform_feature(tmp_path, "hosted search, paused", loop)
+    last = "it is b" if loop == "rewoo" else "value of b"
+    assert (found["status"], sorted(found["effects"])) == ("answered", ["one", f"three {last}", "two value of a"])

@@ -53,7 +53,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "kills-postgres": (killing.run_in_postgres, "the same with a journal in PostgreSQL", 2_000, 30),
     "features": (
         featuring.run,
-        "SIGKILLs of runs with skills, memory, hosted tools, MCP, messages and more",
+        "SIGKILLs of runs with skills, memory, hosted tools, MCP and more",
         3_000,
         24,
     ),

@@ -1,5 +1,5 @@
-"""Kills runs with each feature in each loop, on both stores, with SIGKILL at every point, a third of them twice; resumes
-and replays them. Prints how many kills each feature had in each loop."""
+"""Kills runs with each feature in each loop, on both stores, with SIGKILL at every point, a third of them twice;
+resumes and replays them. Prints how many kills each feature had in each loop."""
 
 from __future__ import annotations
 
