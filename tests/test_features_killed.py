@@ -10,14 +10,22 @@ import pytest
 from conftest import some_of
 from feature_kills import kill_feature, perform_feature
 from feature_scenarios import CASES
+from postgres_server import shared_server
 
 QUICK = [case for case in CASES if case[1] != "codeact"]
 
 
-@pytest.mark.parametrize(("feature", "loop"), some_of(QUICK, 17))
+@pytest.mark.parametrize(("feature", "loop"), some_of(QUICK, 26, 3))
 def test_a_run_with_a_feature_that_is_killed_ends_as_if_it_had_not_been(
     feature: str, loop: str, tmp_path: Path
 ) -> None:
+    found = kill_feature(tmp_path, feature, loop, "after result call")
+    assert (found.wrong, found.kills) == ([], 1)
+
+
+@pytest.mark.parametrize(("feature", "loop"), [("background sub-agent", "json"), ("reviewer", "tool_calling")])
+def test_the_same_holds_in_postgres(feature: str, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KILL_ADDRESS", shared_server().address)
     found = kill_feature(tmp_path, feature, loop, "after result call")
     assert (found.wrong, found.kills) == ([], 1)
 
