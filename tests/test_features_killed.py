@@ -9,7 +9,7 @@ import pytest
 
 from conftest import some_of
 from feature_kills import kill_feature, perform_feature
-from feature_scenarios import CASES
+from feature_scenarios import CASES, FEATURES
 from postgres_server import shared_server
 
 QUICK = [case for case in CASES if case[1] != "codeact"]
@@ -19,7 +19,8 @@ QUICK = [case for case in CASES if case[1] != "codeact"]
 def test_a_run_with_a_feature_that_is_killed_ends_as_if_it_had_not_been(
     feature: str, loop: str, tmp_path: Path
 ) -> None:
-    found = kill_feature(tmp_path, feature, loop, "after result call")
+    point = "after result call" if FEATURES[feature].effects else "after model"
+    found = kill_feature(tmp_path, feature, loop, point)
     assert (found.wrong, found.kills) == ([], 1)
 
 
