@@ -88,6 +88,8 @@ def perform(name: str, given: dict[str, Any], call: Any) -> str | None:
         return str(sum("action" in each for each in answers))
     messages = [{"role": "user", "content": {"type": "text", "text": f"What of {given['about']}?"}}]
     answer = ask("sampling/createMessage", {"messages": messages, "maxTokens": 50, "systemPrompt": "Be short."}, call)
+    if isinstance(answer, dict) and "content" in answer:
+        log(f"sent {given['about']}")
     return json.dumps(answer)
 
 
@@ -104,11 +106,17 @@ for line in sys.stdin:
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
     if method == "initialize":
         log(f"can {' '.join(sorted(params['capabilities']))}")
-        info = {"name": "asks", "version": "1"}
-        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+        info, has = {"name": "asks", "version": "1"}, {"tools": {}, "resources": {}}
+        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": has, "serverInfo": info})
     elif method == "tools/list":
         schema = {name: {"type": "object", "properties": given} for name, given in TOOLS.items()}
         send(id=id, result={"tools": [{"name": name, "inputSchema": each} for name, each in schema.items()]})
+    elif method == "resources/list":
+        send(id=id, result={"resources": [{"uri": "note://today", "name": "today"}]})
+    elif method == "resources/templates/list":
+        send(id=id, result={"resourceTemplates": []})
+    elif method == "resources/read":
+        send(id=id, result={"contents": [{"uri": params["uri"], "text": "Water the plants."}]})
     elif method == "tools/call":
         log(f"called {params['name']}")
         Thread(target=call, args=(id, params), daemon=True).start()

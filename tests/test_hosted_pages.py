@@ -11,10 +11,10 @@ from msgspec import structs
 import plait
 import window_axe
 from browser import Browser
+from hosted_blocks import FOUND, SAID, SEARCH
 from lazily import skip_without
 from plait.core import Think
 from test_hosted_runs import Blocks, fetch, played
-from test_hosted_wires import FOUND, SAID, SEARCH
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import plait
+from hosted_blocks import FOUND, SEARCH, blocks_as_events
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
 from plait.core import Call, Event, Reply, Think, Waiting
 from plait.core import events as ev
@@ -21,7 +22,6 @@ from plait.models.chat import ChatModel
 from plait.models.prices import Rate
 from plait.view.timeline import build_timeline
 from postgres_server import shared_server
-from test_hosted_wires import FOUND, SEARCH, blocks_as_events
 
 Blocks = list[dict[str, Any]]
 SEARCHED: Blocks = [SEARCH, FOUND]

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 import plait
 from browser import Browser, Page
+from hosted_blocks import FOUND, SAID, SEARCH
 from lazily import skip_without
 from page_attacks import make_attacks
 from plait.core import Think
@@ -22,7 +23,6 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.view.html_file import render_html
 from test_hosted_runs import Blocks, played
-from test_hosted_wires import FOUND, SAID, SEARCH
 from window_support import answer, written
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "markdown_it", "nh3", "pygments")

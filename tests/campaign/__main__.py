@@ -26,6 +26,7 @@ import clustering  # noqa: E402
 import damaging  # noqa: E402
 import entries  # noqa: E402
 import escaping  # noqa: E402
+import featuring  # noqa: E402
 import guarding  # noqa: E402
 import halving  # noqa: E402
 import killing  # noqa: E402
@@ -50,6 +51,13 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
     "kills-postgres": (killing.run_in_postgres, "the same with a journal in PostgreSQL", 2_000, 30),
+    "features": (
+        featuring.run,
+        "SIGKILLs of runs with skills, memory, hosted tools, MCP and more",
+        3_000,
+        24,
+    ),
+    "features-postgres": (featuring.run_in_postgres, "the same with a journal in PostgreSQL", 3_000, 12),
     "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "lifecycles": (
         rows.run_lifecycles,

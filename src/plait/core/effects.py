@@ -193,13 +193,7 @@ def think(
     `LimitNear` and `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
-    reply: Reply = yield effect
-    for _ in range(MAX_PAUSES):
-        if reply.finish != "paused":
-            break
-        paused = Message("assistant", effect.prefill + reply.text, state=reply.state)
-        again = structs.replace(effect, messages=(*effect.messages, paused), prefill="", repair=True)
-        reply = _join_paused(reply, (yield again))
+    reply: Reply = yield from continue_turn(effect, (yield effect))
     if (rest := ask_for_rest(effect, reply)) is not None and not enough(reply.text):
         reply = join_replies(reply, (yield rest))
     reply = reply.without_unopened_reasoning()
@@ -208,6 +202,17 @@ def think(
         fits = effect.schema is not None and not effect.tools and OutputSpec("reply", effect.schema).fits(said)
         if fits or is_answer(said):
             return structs.replace(reply, text=said, reasoning="")
+    return reply
+
+
+def continue_turn(asked: Think, reply: Reply) -> Effects[Reply]:
+    """Return the whole reply of a turn, which goes on as often as the provider pauses it between calls of its own."""
+    for _ in range(MAX_PAUSES):
+        if reply.finish != "paused":
+            break
+        paused = Message("assistant", asked.prefill + reply.text, state=reply.state)
+        again = structs.replace(asked, messages=(*asked.messages, paused), prefill="", repair=True, watch=False)
+        reply = _join_paused(reply, (yield again))
     return reply
 
 

@@ -30,6 +30,7 @@ from plait.core import (
     WaitResult,
     ask,
     assistant,
+    continue_turn,
     note,
     start,
     user,
@@ -132,6 +133,7 @@ class Dispatch:
         self._begin = begin
         self.waiting: list[Step] = []
         self.open: dict[int, Step] = {}
+        self._begun: dict[int, Think | Act] = {}
 
     def add(self, *steps: Step) -> Effects[None]:
         """Add steps, and start those that can start."""
@@ -147,7 +149,9 @@ class Dispatch:
         """Store what the runtime returned for a step, and start the steps that waited for it."""
         several = taken.observations
         if taken.reply is not None:
-            seen = observation_of_reply(taken.reply)
+            asked = self._begun[taken.ticket]
+            assert isinstance(asked, Think)
+            seen = observation_of_reply((yield from continue_turn(asked, taken.reply)))
         elif len(several) == 1:
             seen = several[0]
         else:
@@ -181,6 +185,7 @@ class Dispatch:
             if to_do:
                 tickets = yield from start(*(made for _, made in to_do))
                 self.open.update(zip(tickets, (step for step, _ in to_do), strict=True))
+                self._begun.update(zip(tickets, (made for _, made in to_do), strict=True))
 
 
 def observation_of_reply(reply: Reply) -> Observation:

@@ -30,6 +30,7 @@ from plait.core import (
     ask_for_rest,
     assistant,
     check_answer,
+    continue_turn,
     is_going_round,
     join_replies,
     note,
@@ -250,7 +251,8 @@ def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
     while True:
         taken = yield from wait_next()
         if taken.ticket == ticket and taken.reply is not None:
-            reply = join_replies(first, taken.reply) if first is not None else taken.reply
+            reply = yield from continue_turn(asked, taken.reply)
+            reply = join_replies(first, reply) if first is not None else reply
             rest = ask_for_rest(asked, reply)
             if first is not None or rest is None or work.reader.ended or is_going_round(reply.text):
                 yield from work.read_whole(reply.text)

@@ -172,7 +172,8 @@ class ReWOO(CheckedOptions):
             try:
                 step = yield from work.end_with((yield from wait_next(*work.open)))
             except ContextOverflow as why:
-                assert why.ticket is not None
+                if why.ticket is None:  # of the rest of a paused turn
+                    raise
                 step = work.open[why.ticket]
                 seen = yield from self._ask_with_less(task, context, step, work.results)
                 yield from work.end(why.ticket, seen)
