@@ -132,8 +132,8 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     In a new checkout that is half of what collecting takes.
     """
     worker = getattr(collector.config, "workerinput", None)
-    if worker is not None and isinstance(collector, pytest.Session):
-        files = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
+    if worker is not None and isinstance(collector, pytest.Dir) and collector.path == Path(__file__).parent:
+        files = sorted(path.stem for path in collector.path.glob("test_*.py"))
         for name in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
             with suppress(Exception, pytest.skip.Exception):  # collecting it says so
                 import_module(name)
