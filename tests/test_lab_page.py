@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from browser import Browser, Page
-from conftest import LOOKS
+from conftest import LOOKS, only_in_campaign
 from fork_server import run_forked
 from lazily import skip_without
 from plait import Agent, ReAct, Scripted
@@ -381,7 +381,8 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("rows", "tasks", "repeat", "leave"), [(0, 0, 1, 0), (3, 4, 1, 12), (1, 6, 2, 0), (16, 12, 1, 3)]
+    ("rows", "tasks", "repeat", "leave"),
+    [(0, 0, 1, 0), (3, 4, 1, 12), (1, 6, 2, 0), pytest.param(16, 12, 1, 3, marks=only_in_campaign)],
 )
 @in_the_browser
 async def test_a_page_of_any_size_is_drawn(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import only_in_campaign
 from fork_server import start_forked
 from patience import patience
 from plait.core import Reply, Usage
@@ -130,6 +131,7 @@ def runs_of(place: str) -> list[RunRow]:
 # -- `--workers`
 
 
+@pytest.mark.parametrize("place", ["file", pytest.param("postgres", marks=only_in_campaign)], indirect=True)
 def test_workers_share_the_cells_and_one_that_is_killed_in_an_effect_repeats_nothing(
     place: str, tmp_path: Path
 ) -> None:
