@@ -94,6 +94,6 @@ def read_hosted_word(word: str) -> HostedTool:
     if name == "mcp" and (len(values) > 1 or not re.fullmatch(r"https://[^/@\s?#]+(?:/[^@\s]*)?", values[0])):
         hint = "Give one https address without a password. A server with a key is used from here: mcp:ADDRESS."
         raise ConfigError(f"{word!r} is not the address of an MCP server.", hint=hint)
-    if values and name in ("code_execution", "image_generation"):
+    if values and name in CLOSED:
         raise ConfigError(f"{word!r}: {name} takes nothing after its name.", hint=f"Write {PREFIX}{name}.")
     return HostedTool(name, values)

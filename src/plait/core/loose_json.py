@@ -182,14 +182,13 @@ def is_unclosed(text: str) -> bool:
     return False
 
 
-def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tuple[int, Found | NotJson]]:
+def values(text: str, opening: re.Pattern[str]) -> Iterator[tuple[int, Found | NotJson]]:
     """Read the JSON value at each place where `opening` matches, from first to last, none inside another.
 
     Yields the place, and the value or why it cannot be read. After too many texts that only begin like a value, the
     search ends with the error `TOO_MANY`, so that it stays linear.
     """
-    budget, tries = _LOOKS * (len(text) + 64), _TRIES
-    at = start
+    budget, tries, at = _LOOKS * (len(text) + 64), _TRIES, 0
     while (match := opening.search(text, at)) is not None:
         at = match.start()
         try:
@@ -224,13 +223,13 @@ def next_start(text: str, at: int, error: NotJson) -> int:
     return begin
 
 
-def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
+def objects(text: str) -> Iterator[Found]:
     """Find the JSON objects in a text; skip prose between them. Raises `NotJson` at an object that is never closed, as
-    what follows belongs to it. `whole`: search behind it too; raise `NotJson` if the search ends before the text."""
-    for _, found in values(text, _MAYBE_OBJECT, start):
+    what follows belongs to it."""
+    for _, found in values(text, _MAYBE_OBJECT):
         if isinstance(found, Found):
             yield found
-        elif found.what == TOO_MANY if whole else found.unclosed:
+        elif found.unclosed:
             raise found
 
 

@@ -20,23 +20,15 @@ from plait.models.fallback import join_models, members_of
 
 STAND_INS = {"web_search": "websearch", "web_fetch": "fetch", "code_execution": "run-python"}
 """The words of the local tools that do the same job."""
-PER_1000: Mapping[tuple[str, str], float] = {
-    ("openai", "web_search"): 10.0,
-    ("openai", "file_search"): 2.5,
-    ("openai", "code_execution"): 30.0,
-    ("anthropic", "web_search"): 10.0,
-    ("gemini", "web_search"): 14.0,
-    ("xai", "web_search"): 5.0,
-    ("xai", "code_execution"): 5.0,
+PER_1000: Mapping[str, Mapping[str, float]] = {
+    "openai": {"web_search": 10.0, "file_search": 2.5, "code_execution": 30.0, "mcp": 0.0},
+    "anthropic": {"web_search": 10.0, "web_fetch": 0.0, "code_execution": 0.0, "mcp": 0.0},
+    "gemini": {"web_search": 14.0, "web_fetch": 0.0, "code_execution": 0.0, "file_search": 0.0},
+    "xai": {"web_search": 5.0, "code_execution": 5.0, "mcp": 0.0},
 }
-"""USD per 1,000 calls where `genai-prices` has none for a model (the providers' pages "Pricing", November 2026). OpenAI
-bills code by container: a call costs at most this."""
-BY_TOKENS = frozenset(
-    {("anthropic", "web_fetch"), ("anthropic", "mcp"), ("anthropic", "code_execution"), ("openai", "mcp")}
-    | {("gemini", name) for name in ("web_fetch", "code_execution", "file_search")}
-    | {("xai", "mcp")}
-)
-"""The hosted tools that cost only their tokens. Anthropic bills code by the hour, beyond a free amount."""
+"""USD per 1,000 calls where `genai-prices` has none for a model (the providers' pages "Pricing", November 2026); 0 for
+tools that cost only their tokens. OpenAI bills code by container: a call costs at most this. Anthropic bills code by
+the hour, beyond a free amount."""
 _SEARCH_MODELS = re.compile(r"(?:.*-)?search-(?:preview|api)")
 """OpenAI's models that search in chat completions."""
 _GEMINI_BEFORE_3 = re.compile(r"(?:.*/)?gemini-[12]")
@@ -54,8 +46,20 @@ def declare(tool: HostedTool, wire: str, provider: str, model: str) -> dict[str,
             return {"type": "code_execution_20250825", "name": "code_execution"}
         case "anthropic", "mcp":
             return {"type": "mcp_toolset", "mcp_server_name": server_name(values[0])}
-        case "responses", _ if provider in ("openai", "xai"):
-            return _declare_responses(tool, provider)
+        case "responses", _ if provider not in ("openai", "xai"):
+            return None
+        case "responses", "web_search":
+            return {"type": "web_search", **({"filters": {"allowed_domains": values}} if values else {})}
+        case "responses", "code_execution":
+            container = {"container": {"type": "auto"}} if provider == "openai" else {}
+            return {"type": "code_interpreter", **container}
+        case "responses", "file_search":
+            return {"type": "file_search", "vector_store_ids": values}
+        case "responses", "image_generation" if provider == "openai":
+            return {"type": "image_generation"}
+        case "responses", "mcp":
+            label = server_name(values[0])
+            return {"type": "mcp", "server_label": label, "server_url": values[0], "require_approval": "never"}
         case "gemini", "web_search" if not values:
             return {"googleSearch": {}}
         case "gemini", "web_fetch" if not values:
@@ -71,24 +75,6 @@ def declare(tool: HostedTool, wire: str, provider: str, model: str) -> dict[str,
             return {"type": "openrouter:web_search", **more}
         case "chat", "web_search" | "code_execution" if provider == "groq" and "gpt-oss" in model and not values:
             return {"type": {"web_search": "browser_search", "code_execution": "code_interpreter"}[tool.name]}
-    return None
-
-
-def _declare_responses(tool: HostedTool, provider: str) -> dict[str, Any] | None:
-    values = list(tool.values)
-    match tool.name:
-        case "web_search":
-            return {"type": "web_search", **({"filters": {"allowed_domains": values}} if values else {})}
-        case "code_execution":
-            container = {"container": {"type": "auto"}} if provider == "openai" else {}
-            return {"type": "code_interpreter", **container}
-        case "file_search":
-            return {"type": "file_search", "vector_store_ids": values}
-        case "image_generation" if provider == "openai":
-            return {"type": "image_generation"}
-        case "mcp":
-            label = server_name(values[0])
-            return {"type": "mcp", "server_label": label, "server_url": values[0], "require_approval": "never"}
     return None
 
 
@@ -115,6 +101,5 @@ def prices_per_call(provider: str, model: str) -> dict[str, float]:
     """Return USD per call of each hosted tool with a known price: from `genai-prices`, else from `PER_1000`."""
     from plait.models.prices import bundled_call_prices
 
-    found = {name: price / 1000 for (host, name), price in PER_1000.items() if host == provider}
-    found |= {name: 0.0 for host, name in BY_TOKENS if host == provider}
+    found = {name: price / 1000 for name, price in PER_1000.get(provider, {}).items()}
     return {**found, **bundled_call_prices(provider, model)}

@@ -301,7 +301,6 @@ def _rate_on(date: str, provider: str, name: str, url: str) -> Rate:
     return Rate("tokens", *base[:4], tiers, source=source, date=date, cache_write_1h=base[4])
 
 
-@lru_cache(maxsize=256)
 def bundled_call_prices(provider: str, name: str) -> dict[str, float]:
     """Return USD per call of hosted tools by the same table. Uses no network."""
     from datetime import UTC, datetime

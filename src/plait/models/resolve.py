@@ -85,7 +85,7 @@ def resolve(
             requested = "" if chosen.service_tier is UNSET else chosen.service_tier
             tiers = own_service_tiers(names, config.prices)
             model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
-        members.append(_set_settings(model, each.strip(), chosen) if chosen.are_set else model)
+        members.append(_set_settings(model, each.strip(), chosen) if chosen != NO_SETTINGS else model)
     return join_models(tuple(members))
 
 
@@ -99,7 +99,7 @@ def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
 
 def add_settings(model: Model, phase: str, settings: AgentSettings) -> Model:
     """Return a model with an agent's settings for a phase, named in its spec. Raises `ConfigError` if it takes none."""
-    if not choose_settings(phase, agent=settings).are_set:
+    if choose_settings(phase, agent=settings) == NO_SETTINGS:
         return model
     members = []
     for each in members_of(model):
@@ -112,7 +112,7 @@ def add_to_spec(
     spec: str, phase: str = "", *, agent: AgentSettings = NO_SETTINGS, changes: AgentSettings = NO_SETTINGS
 ) -> str:
     """Return a spec, or fallback specs, with the settings for a phase behind each name."""
-    if not choose_settings(phase, agent=agent, changes=changes).are_set:
+    if choose_settings(phase, agent=agent, changes=changes) == NO_SETTINGS:
         return spec
     pairs = (split_settings(each) for each in split_fallbacks(spec))
     return SEPARATOR.join(

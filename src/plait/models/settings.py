@@ -55,11 +55,6 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         found = structs.asdict(self)
         return {name: found[name] for name in _NAMES if found[name] is not UNSET}
 
-    @property
-    def are_set(self) -> bool:
-        """Return whether any setting is set."""
-        return self != NO_SETTINGS
-
     def over(self, base: ModelSettings) -> ModelSettings:
         """Return these settings, with those of `base` where they are unset."""
         mine = {name: value for name, value in structs.asdict(self).items() if value is not UNSET and value != {}}

@@ -22,29 +22,19 @@ LLAMA_3: Final = (
     *("<|begin_of_text|>", "<|end_header_id|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"),
     "<|start_header_id|>",
 )
-QWEN_2_5: Final = (
-    *(
-        "</tool_call>",
-        "</tool_response>",
-        "</tools>",
-        "<tool_call>",
-        "<tool_response>",
-        "<tools>",
-        "<|box_end|>",
-        "<|box_start|>",
-        "<|endoftext|>",
-        "<|file_sep|>",
-        "<|fim_middle|>",
-    ),
-    *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
-    *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
-    *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
-)
-SMOLLM_2: Final = (
-    *("<empty_output>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_closed>", "<issue_comment>", "<issue_start>"),
-    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<jupyter_start>", "<jupyter_text>", "<repo_name>"),
-    *("<reponame>", "<|endoftext|>", "<|im_end|>", "<|im_start|>"),
-)
+_QWEN_2_5 = """
+</tool_call> </tool_response> </tools> <tool_call> <tool_response> <tools> <|box_end|> <|box_start|> <|endoftext|>
+<|file_sep|> <|fim_middle|> <|fim_pad|> <|fim_prefix|> <|fim_suffix|> <|im_end|> <|im_start|> <|image_pad|>
+<|object_ref_end|> <|object_ref_start|> <|quad_end|> <|quad_start|> <|repo_name|> <|video_pad|> <|vision_end|>
+<|vision_pad|> <|vision_start|>
+"""
+QWEN_2_5: Final = tuple(_QWEN_2_5.split())
+_SMOLLM_2 = """
+<empty_output> <file_sep> <filename> <gh_stars> <issue_closed> <issue_comment> <issue_start> <jupyter_code>
+<jupyter_output> <jupyter_script> <jupyter_start> <jupyter_text> <repo_name> <reponame> <|endoftext|> <|im_end|>
+<|im_start|>
+"""
+SMOLLM_2: Final = tuple(_SMOLLM_2.split())
 GEMMA: Final = ("<bos>", "<end_of_turn>", "<eos>", "<start_of_turn>")
 
 _FAMILIES = (

@@ -13,25 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from plait.core.errors import ConfigError
-from plait.sandbox.base import OutCall, Result, Sandbox, SandboxSession, SandboxTurn, Settings
+from plait.sandbox.base import OutCall as OutCall
+from plait.sandbox.base import Result as Result
+from plait.sandbox.base import Sandbox as Sandbox
+from plait.sandbox.base import SandboxSession as SandboxSession
+from plait.sandbox.base import SandboxTurn as SandboxTurn
+from plait.sandbox.base import Settings as Settings
 from plait.sandbox.confine_filter import MACHINES
-
-__all__ = [
-    "AUTO",
-    "BACKENDS",
-    "OutCall",
-    "Result",
-    "Sandbox",
-    "SandboxSession",
-    "SandboxTurn",
-    "Settings",
-    "check_sandbox",
-    "default_sandbox",
-    "modules_of",
-    "name_of",
-    "packages_of",
-    "sandbox",
-]
 
 BACKENDS = {
     "process": "all of CPython, in a process that the kernel confines",

@@ -10,19 +10,8 @@ from __future__ import annotations
 
 import ast
 
-TAKERS = frozenset(
-    {
-        "gather",
-        "wait",
-        "wait_for",
-        "as_completed",
-        "create_task",
-        "ensure_future",
-        "shield",
-        "run",
-        "run_until_complete",
-    }
-)
+_TAKERS = "gather wait wait_for as_completed create_task ensure_future shield run run_until_complete"
+TAKERS = frozenset(_TAKERS.split())
 """Functions of asyncio, or of a part of it, whose arguments are awaited."""
 
 PASSING = frozenset({"list", "tuple", "set", "dict", "zip", "enumerate", "reversed", "sorted", "iter", "next"})

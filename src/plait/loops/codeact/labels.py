@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from keyword import kwlist
 
 from plait.core import ToolSpec
-from plait.loops.escape import from_line_start
+from plait.loops.escape import LabelGuard, from_line_start
 from plait.loops.label_scan import LabelWords
 from plait.loops.vocabulary import either
 
@@ -28,8 +28,8 @@ FENCE = re.compile(
 )
 """An opening fence, with its language's word if it has one."""
 
-_FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
-_FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
+_TICKS = LabelGuard(r"(?<!\\)", "(?<!`)`{3,}+")
+_TILDES = LabelGuard(r"^[ \t]{0,12}", "~{3,}+", re.M)
 _TAGS = re.compile(r"<(?=/?code>)", re.I)
 _KEYWORD = rf"(?:{'|'.join([*kwlist, 'match', 'case', 'type'])})\b"
 
@@ -54,18 +54,17 @@ class CodeWords(LabelWords):
 
     def guard(self, text: str) -> str:
         """Escape labels and fences in a text; `unguard` undoes it exactly."""
-        return _FENCES.sub(_add, self._labels.add(text))
+        return _TILDES.add(_TICKS.add(self._labels.add(text)))
 
     def unguard(self, text: str) -> str:
-        return self._labels.remove(_FENCES_OFF.sub(_same, text))
+        return self._labels.remove(_TICKS.remove(_TILDES.remove(text)))
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels, fences, tags of code, and lines of Python that name a function of the run, in data.
 
         `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`.
         """
-        text = _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), self._labels.escape(text))
-        text = _TAGS.sub(r"<\\", text)
+        text = _TAGS.sub(r"<\\", _TILDES.escape(_TICKS.escape(self._labels.escape(text))))
         names = (*_OWN_NAMES, *(tool.name for tool in tools))
         if not any(name in text for name in names):
             return text
@@ -84,13 +83,3 @@ def _lines_of_code(names: tuple[str, ...]) -> re.Pattern[str]:
     beside = rf"[ \t]*+(?:(?!{_KEYWORD})[\w\"'\\]|->)"
     before = rf"(?!{name})(?:{_KEYWORD}|\w++(?!{beside}))|[ \t.,:;=+*/%@&|^~<>!()\[\]{{}}-]"
     return re.compile(rf"(?:^|[\"'])(?:{before})*+(?={name}(?!{beside}))", re.M)
-
-
-def _add(match: re.Match[str]) -> str:
-    if match[5]:
-        return f"{match[3]}\\{match[4]}{match[5]}"
-    return f"\\{match[1]}{match[2]}"
-
-
-def _same(match: re.Match[str]) -> str:
-    return f"{match[3]}{match[4]}{match[5]}" if match[5] else f"{match[1]}{match[2]}"

@@ -7,7 +7,7 @@ keeps to itself, such as the encrypted text of Anthropic's search results, is mi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from plait.core.hosted import HOSTED_WORDS, LONGEST, Citation, HostedCall
@@ -42,15 +42,18 @@ def read_citations(found: Iterable[Table]) -> tuple[Citation, ...]:
 def read_blocks(blocks: Iterable[Table]) -> tuple[tuple[HostedCall, ...], tuple[Citation, ...]]:
     """Return the hosted calls and the citations in the blocks of an Anthropic message."""
     blocks = list(blocks)
-    results = {_text(each.get("tool_use_id")): each for each in blocks if _is_result(each.get("type"))}
+    results = {
+        _text(each.get("tool_use_id")): each for each in blocks if str(each.get("type")).endswith("_tool_result")
+    }
     calls: list[HostedCall] = []
     for block in blocks:
         if block.get("type") not in ("server_tool_use", "mcp_tool_use"):
             continue
-        name, content = _text(block.get("name")), results.get(_text(block.get("id")), {}).get("content")
-        tool = "mcp" if block["type"] == "mcp_tool_use" else "code_execution" if name in _RUNS_CODE else name
-        is_error = results.get(_text(block.get("id")), {}).get("is_error") is True
-        failed = is_error or (isinstance(content, dict) and _text(content.get("type")).endswith("_error"))
+        name, result = _text(block.get("name")), results.get(_text(block.get("id")), {})
+        tool, content = "code_execution" if name in _RUNS_CODE else name, result.get("content")
+        tool = "mcp" if block["type"] == "mcp_tool_use" else tool
+        is_error = isinstance(content, dict) and _text(content.get("type")).endswith("_error")
+        failed = is_error or result.get("is_error") is True
         text = _text(content.get("error_code")) if failed and isinstance(content, dict) else _show(content)
         calls.append(_call(tool, block.get("input"), text, "" if name == tool else name, failed))
     cited = [each for block in blocks if block.get("type") == "text" for each in tables_in(block.get("citations"))]
@@ -73,7 +76,8 @@ def read_items(items: Iterable[Table]) -> tuple[tuple[HostedCall, ...], tuple[Ci
             name = "" if step == "search" else step  # only a search is billed
             calls.append(_call("web_search", given, _list_pages(found), name, failed, not name))
         elif kind == "file_search_call":
-            text = "\n".join(f"{_text(each.get('filename'))}: {_text(each.get('text'))}" for each in _results(item))
+            found = tables_in(item.get("results"))
+            text = "\n".join(f"{_text(each.get('filename'))}: {_text(each.get('text'))}" for each in found)
             calls.append(_call("file_search", {"queries": item.get("queries")}, text, failed=failed))
         elif kind == "code_interpreter_call":
             text = "\n".join(_text(each.get("logs") or each.get("url")) for each in tables_in(item.get("outputs")))
@@ -150,10 +154,6 @@ def _call(
     return HostedCall(tool, mend(given)[0], cut_text(text, LONGEST), name, failed, billed)
 
 
-def _is_result(kind: Any) -> bool:
-    return isinstance(kind, str) and kind.endswith("_tool_result")
-
-
 def _show(content: Any, depth: int = DEEPEST) -> str:
     """Return a result of Anthropic's tools as text: pages that were found, a page, what code printed, parts."""
     if not depth or isinstance(content, str):
@@ -172,18 +172,12 @@ def _show(content: Any, depth: int = DEEPEST) -> str:
 
 
 def _list_pages(pages: Iterable[Table]) -> str:
-    return "\n".join(_describe_pages(pages))
-
-
-def _describe_pages(pages: Iterable[Table]) -> Iterator[str]:
+    lines = []
     for number, each in enumerate(pages, 1):
         url, title = _text(each.get("url") or each.get("uri")), _text(each.get("title"))
         about = _text(each.get("content") or each.get("snippet") or each.get("text"))[:500]
-        yield f"{number}. {title or url}{f' ({url})' if title and url else ''}{f': {about}' if about else ''}"
-
-
-def _results(item: Table) -> list[dict[str, Any]]:
-    return tables_in(item.get("results"))
+        lines.append(f"{number}. {title or url}{f' ({url})' if title and url else ''}{f': {about}' if about else ''}")
+    return "\n".join(lines)
 
 
 def _parsed(value: Any) -> Any:
