@@ -25,7 +25,6 @@ from plait.core.effects import act as act
 from plait.core.effects import ask as ask
 from plait.core.effects import ask_for_rest as ask_for_rest
 from plait.core.effects import check_answer as check_answer
-from plait.core.effects import check_grounding as check_grounding
 from plait.core.effects import continue_turn as continue_turn
 from plait.core.effects import execute as execute
 from plait.core.effects import go_on as go_on

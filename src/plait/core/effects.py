@@ -273,14 +273,6 @@ def check_answer(answer: Any, *, only_output: bool = False) -> Effects[str]:
     return against
 
 
-def check_grounding(
-    text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
-) -> Effects[tuple[str, ...]]:
-    """Return the values that the model invented in text, code or planned calls; nothing if the policy allows them."""
-    invented: tuple[str, ...] = yield CheckGrounding(text, code, tuple(calls), strict)
-    return invented
-
-
 def execute(code: str) -> Effects[Ran]:
     """Run a piece of code until it ends or waits for calls."""
     ran: Ran = yield Execute(code)

@@ -93,7 +93,8 @@ class Scripted:
         context_tokens: int = 0,
     ) -> None:
         by_phase = replies if isinstance(replies, Mapping) else {"": replies}
-        self.scripts = {phase: _list_replies(script, phase) for phase, script in by_phase.items()}
+        where = {phase: f"Scripted, phase {phase}" if phase else "Scripted" for phase in by_phase}
+        self.scripts = {phase: _list_replies(script, where[phase]) for phase, script in by_phase.items()}
         self.by_turn = by_turn
         self.delay = delay
         self.chunk = chunk
@@ -148,8 +149,6 @@ class Scripted:
             raise ConfigError(f"The script {where} can't be read: {error.strerror}.") from None
         except msgspec.DecodeError as error:
             raise ConfigError(f"The script {where} is not JSON: {error}.") from None
-        if not isinstance(value, list | dict):
-            raise ConfigError(f"The script {where} should be a list of replies.")
         try:
             script = msgspec.convert(value if isinstance(value, dict) else {"replies": value}, _ScriptFile)
         except msgspec.ValidationError as error:
@@ -157,9 +156,9 @@ class Scripted:
             raise ConfigError(f"The script {where} is wrong: {error}.", hint=hint) from None
         replies: Any
         if isinstance(script.replies, dict):
-            replies = {phase: _read_script(part, f"{where}, {phase}") for phase, part in script.replies.items()}
+            replies = {phase: _list_replies(part, f"{where}, {phase}") for phase, part in script.replies.items()}
         else:
-            replies = _read_script(script.replies, where)
+            replies = _list_replies(script.replies, where)
         return cls(
             replies,
             spec=f"scripted:{where}",
@@ -372,21 +371,14 @@ def _arguments(call: Call) -> str:
     return "{}" if call.input is None else msgspec.json.encode(mend(call.input)[0]).decode()
 
 
-def _list_replies(given: Any, phase: str) -> tuple[Any, ...] | Callable[[Think], Said]:
+def _list_replies(given: Any, where: str) -> tuple[Any, ...] | Callable[[Think], Said]:
     """Return the replies of a phase as a tuple, or its function. Raises `ConfigError` for what is no reply."""
     if callable(given):
         return cast(Callable[[Think], Said], given)
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        where = f"Scripted{f', phase {phase}' if phase else ''}, reply "
-        return tuple(_read_reply(each, f"{where}{i}") for i, each in enumerate(given, 1))
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+        return tuple(_read_reply(each, f"{where}, reply {i}") for i, each in enumerate(given, 1))
     hint = 'Give a list of replies, such as ["Final Answer: 4"].'
-    raise ConfigError(f"The replies of a scripted model are {repr_short(given)}.", hint=hint)
-
-
-def _read_script(value: Any, where: str) -> list[Script]:
-    if not isinstance(value, list):
-        raise ConfigError(f"The script {where} should be a list of replies, not {type(value).__name__}.")
-    return [_read_reply(item, f"{where}, reply {i}") for i, item in enumerate(value, 1)]
+    raise ConfigError(f"The replies of a scripted model ({where}) are {repr_short(given)}.", hint=hint)
 
 
 def _read_reply(item: Any, where: str) -> Script:

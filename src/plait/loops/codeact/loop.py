@@ -31,7 +31,6 @@ from plait.core import (
     Stopped,
     Task,
     check_answer,
-    check_grounding,
     note,
     think,
     user,
@@ -46,7 +45,7 @@ from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
-from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
+from plait.loops.grounding import find_ungrounded, find_ungrounded_in_turn, strike_from_turn
 from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import LogEntry, Scratchpad, Transcript, TranscriptKind
 
@@ -127,7 +126,7 @@ class CodeAct(CheckedOptions):
                 if turn.call is not None:
                     code = turn.call.input
                     only_stops = code.lstrip().startswith(f"{STOP}(")  # it gives an answer, which is checked as such
-                    invented = () if only_stops else (yield from check_grounding(code=code, strict=True))
+                    invented = () if only_stops else (yield from find_ungrounded(code=code, strict=True))
                     seen = yield from work.run(code, log.next, invented)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)

@@ -36,6 +36,11 @@ MAX_STOP = 5
 NO_SIGNATURE = "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv"
 """The documented placeholder for the signature of a call that another model made, in base64."""
 
+_OWN_NAMES = """
+temperature topP topK seed maxOutputTokens presencePenalty frequencyPenalty stopSequences candidateCount
+responseMimeType responseJsonSchema responseSchema responseModalities thinkingConfig mediaResolution responseLogprobs
+logprobs
+"""
 _SETTINGS = {
     "max_tokens": "maxOutputTokens",
     "max_completion_tokens": "maxOutputTokens",
@@ -43,14 +48,7 @@ _SETTINGS = {
     "top_k": "topK",
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
-    **{
-        name: name
-        for name in (
-            *("temperature", "topP", "topK", "seed", "maxOutputTokens", "presencePenalty", "frequencyPenalty"),
-            *("stopSequences", "candidateCount", "responseMimeType", "responseJsonSchema", "responseSchema"),
-            *("responseModalities", "thinkingConfig", "mediaResolution", "responseLogprobs", "logprobs"),
-        )
-    },
+    **{name: name for name in _OWN_NAMES.split()},
 }
 """Fields of `generationConfig`, by the names that users may give them."""
 _USER_SETTINGS = {

@@ -42,9 +42,8 @@ def read_citations(found: Iterable[Table]) -> tuple[Citation, ...]:
 def read_blocks(blocks: Iterable[Table]) -> tuple[tuple[HostedCall, ...], tuple[Citation, ...]]:
     """Return the hosted calls and the citations in the blocks of an Anthropic message."""
     blocks = list(blocks)
-    results = {
-        _text(each.get("tool_use_id")): each for each in blocks if str(each.get("type")).endswith("_tool_result")
-    }
+    answers = [each for each in blocks if _text(each.get("type")).endswith("_tool_result")]
+    results = {_text(each.get("tool_use_id")): each for each in answers}
     calls: list[HostedCall] = []
     for block in blocks:
         if block.get("type") not in ("server_tool_use", "mcp_tool_use"):
