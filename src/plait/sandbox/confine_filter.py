@@ -9,103 +9,49 @@ from __future__ import annotations
 
 import struct
 
-# name: number on x86_64, on aarch64 (None: the call does not exist)
-ALLOWED: dict[str, tuple[int, int | None]] = {
-    "read": (0, 63),
-    "write": (1, 64),
-    "writev": (20, 66),
-    "close": (3, 57),
-    "fstat": (5, 80),
-    "lseek": (8, 62),
-    "munmap": (11, 215),
-    "brk": (12, 214),
-    "mremap": (25, 216),
-    "madvise": (28, 233),
-    "rt_sigaction": (13, 134),
-    "rt_sigprocmask": (14, 135),
-    "rt_sigreturn": (15, 139),
-    "sigaltstack": (131, 132),
-    "restart_syscall": (219, 128),
-    "sched_yield": (24, 124),
-    "futex": (202, 98),
-    "set_robust_list": (273, 99),
-    "rseq": (334, 293),
-    "nanosleep": (35, 101),
-    "clock_nanosleep": (230, 115),
-    "clock_gettime": (228, 113),
-    "clock_getres": (229, 114),
-    "gettimeofday": (96, 169),
-    "time": (201, None),
-    "getrusage": (98, 165),
-    "getpid": (39, 172),
-    "gettid": (186, 178),
-    "getuid": (102, 174),
-    "geteuid": (107, 175),
-    "getgid": (104, 176),
-    "getegid": (108, 177),
-    "exit": (60, 93),
-    "exit_group": (231, 94),
-}
+# A call, its number on x86_64, and on aarch64 ("-": it does not exist there). Calls of one purpose stand together.
+_ALLOWED = """
+read 0 63, write 1 64, writev 20 66, close 3 57, fstat 5 80, lseek 8 62
+munmap 11 215, brk 12 214, mremap 25 216, madvise 28 233
+rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, sigaltstack 131 132, restart_syscall 219 128
+sched_yield 24 124, futex 202 98, set_robust_list 273 99, rseq 334 293
+nanosleep 35 101, clock_nanosleep 230 115, clock_gettime 228 113, clock_getres 229 114, gettimeofday 96 169,
+time 201 -, getrusage 98 165
+getpid 39 172, gettid 186 178, getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177
+exit 60 93, exit_group 231 94
+"""
+_REFUSED = """
+socket 41 198
+io_uring_setup 425 425, clone3 435 435, openat2 437 437
+unshare 272 97, setns 308 268
+mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, open_tree 428 428, move_mount 429 429, fsopen 430 430,
+fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442
+ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440, pidfd_getfd 438 438,
+kcmp 312 272
+bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, fanotify_init 300 262
+add_key 248 217, request_key 249 218, keyctl 250 219
+name_to_handle_at 303 264, open_by_handle_at 304 265
+init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104, kexec_file_load 320 294,
+reboot 169 142
+swapon 167 224, swapoff 168 225, syslog 103 116, acct 163 89, quotactl 179 60, quotactl_fd 443 443, vhangup 153 58
+settimeofday 164 170, clock_settime 227 112, adjtimex 159 171, clock_adjtime 305 266
+iopl 172 -, ioperm 173 -, modify_ldt 154 -
+uselib 134 -, lookup_dcookie 212 18
+"""
+
+
+def _read_table(text: str) -> dict[str, tuple[int | None, int | None]]:
+    calls = [call.split() for line in text.split("\n") for call in line.split(",") if call.strip()]
+    return {name: (None if x86 == "-" else int(x86), None if arm == "-" else int(arm)) for name, x86, arm in calls}
+
+
+ALLOWED = _read_table(_ALLOWED)
 NOT_EXECUTABLE: dict[str, tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
 """Allowed unless the mapped memory may be executed."""
 
-REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "socket": (41, 198),
-    "io_uring_setup": (425, 425),  # it makes sockets, too
-    "clone3": (435, 435),
-    "openat2": (437, 437),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "fanotify_init": (300, 262),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "name_to_handle_at": (303, 264),
-    "open_by_handle_at": (304, 265),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "syslog": (103, 116),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "vhangup": (153, 58),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "adjtimex": (159, 171),
-    "clock_adjtime": (305, 266),
-    "iopl": (172, None),
-    "ioperm": (173, None),
-    "modify_ldt": (154, None),
-    "uselib": (134, None),
-    "lookup_dcookie": (212, 18),
-}
-"""Calls that a shell command may not make: network, namespaces, mounts, other processes, and the kernel's settings."""
+REFUSED = _read_table(_REFUSED)
+"""Calls that a shell command may not make: network, namespaces, mounts, other processes, and the kernel's settings.
+`io_uring_setup` makes sockets, too."""
 IN_MEMORY = ("clone3", "openat2")
 """Their arguments are in memory, where a filter cannot see them. Programs fall back to clone and openat."""
 NEWER = 463
