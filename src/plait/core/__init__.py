@@ -36,11 +36,9 @@ from plait.core.effects import think as think
 from plait.core.effects import wait_next as wait_next
 from plait.core.errors import ContextOverflow as ContextOverflow
 from plait.core.errors import LimitNear as LimitNear
-from plait.core.errors import OutputError as OutputError
 from plait.core.errors import PlaitError as PlaitError
 from plait.core.errors import Unsupported as Unsupported
 from plait.core.events import Event as Event
-from plait.core.hosted import Citation as Citation
 from plait.core.hosted import HostedCall as HostedCall
 from plait.core.loop import Loop as Loop
 from plait.core.loop import LoopContext as LoopContext
@@ -49,7 +47,6 @@ from plait.core.loop import LoopTraits as LoopTraits
 from plait.core.loop import OneKind as OneKind
 from plait.core.loop import Piece as Piece
 from plait.core.loop import PieceKind as PieceKind
-from plait.core.loop import Prompts as Prompts
 from plait.core.loop import Splitter as Splitter
 from plait.core.loop import Task as Task
 from plait.core.loop import join_parts as join_parts
@@ -73,7 +70,6 @@ from plait.core.outcomes import Waiting as Waiting
 from plait.core.output import OutputSpec as OutputSpec
 from plait.core.plans import Plan as Plan
 from plait.core.plans import Step as Step
-from plait.core.replies import CUT as CUT
 from plait.core.replies import Reply as Reply
 from plait.core.replies import Usage as Usage
 from plait.core.tools import Call as Call

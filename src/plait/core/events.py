@@ -6,7 +6,7 @@ is complete, one `Marked` with that `part` says what it was. The text that is ma
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
@@ -188,15 +188,11 @@ Event: TypeAlias = (
     | ChildEvent
 )
 
-WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer] | type[Text]] = {
-    "thought": Thought,
-    "action": Action,
-    "answer": Answer,
-    "text": Text,
-}
+Written: TypeAlias = Thought | Action | Answer | Text
+WRITTEN: dict[str, type[Written]] = {kind.__name__.lower(): kind for kind in get_args(Written)}
 """The event for each kind of text that a model writes."""
 
 
-def kind_of(event: Thought | Action | Answer | Text) -> PieceKind:
+def kind_of(event: Written) -> PieceKind:
     """Return the kind of text of which this is a piece."""
     return cast(PieceKind, type(event).__name__.lower())
