@@ -20,7 +20,18 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from plait.core import Attachment, ContextOverflow, Effect, Effects, LoopContext, Reply, Think, note, user
+from plait.core import (
+    Attachment,
+    ContextOverflow,
+    Effect,
+    Effects,
+    LoopContext,
+    Reply,
+    Think,
+    continue_turn,
+    note,
+    user,
+)
 from plait.core.artifacts import HANDLE_IN_TEXT
 from plait.core.text import shorten
 from plait.loops.escape import without_tokens
@@ -184,7 +195,8 @@ class Compaction:
         texts = [without_tokens(shorten(turn, chars // len(turns))[0], self._context.special_tokens) for turn in turns]
         request = self._context.prompt(COMPACT, question=self._question, summary=view.summary, turns=texts)
         try:
-            reply: Reply = yield Think(COMPACT, (user(request),), repair=True)
+            asked = Think(COMPACT, (user(request),), repair=True)
+            reply: Reply = yield from continue_turn(asked, (yield asked))
         except ContextOverflow as why:
             yield from note("compacted", f"there is no summary: {why}")
             return
