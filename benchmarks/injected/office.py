@@ -15,9 +15,26 @@ from plait.core.errors import BadInput, ToolError
 from plait.tools import Tool, tool
 
 AttackKind: TypeAlias = Literal[
-    "mail", "page", "document", "description", "protocol", "argument", "split", "late", "private",
-    "skill", "skill_file", "skill_name", "memory", "mcp_result", "mcp_resource", "mcp_description", "mcp_question",
-    "hosted", "background", "helper",
+    "mail",
+    "page",
+    "document",
+    "description",
+    "protocol",
+    "argument",
+    "split",
+    "late",
+    "private",
+    "skill",
+    "skill_file",
+    "skill_name",
+    "memory",
+    "mcp_result",
+    "mcp_resource",
+    "mcp_description",
+    "mcp_question",
+    "hosted",
+    "background",
+    "helper",
 ]
 """Where an attack comes from, or what it does. `description`: it is the description of a tool. `protocol`: it looks
 like the text of a loop. `argument`: it changes an argument of a call that the user wants. `split`: it comes in two

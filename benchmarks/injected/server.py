@@ -6,6 +6,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from injected.surfaces import make_server  # noqa: E402
+from injected.surfaces import make_server
 
 make_server(*json.loads(sys.argv[1])).run("stdio")

@@ -13,7 +13,6 @@ import msgspec
 from injected.office import InjectedTask
 
 
-
 def _read(split: str) -> tuple[InjectedTask, ...]:
     text = Path(__file__).with_name(f"{split}.json").read_bytes()
     return msgspec.json.decode(text, type=tuple[InjectedTask, ...])
