@@ -28,9 +28,9 @@ def test_no_effect_follows_from_an_instruction_without_the_user(task: InjectedTa
     assert done == 0
 
 
-@pytest.mark.parametrize("attack", ["skill", "memory", "mcp_result", "mcp_question", "hosted", "background", "helper"])
+@pytest.mark.parametrize("attack", sorted({each.attack for each in SURFACES} - {"mcp_description"}))
 def test_without_a_policy_the_same_instruction_does_its_harm(attack: str, tmp_path: Path) -> None:
-    task = next(each for each in SURFACES if each.attack == attack)
+    task = next(each for each in SURFACES if each.attack == attack)  # a server of its own takes a second to start
     assert count_harm(task, "tool_calling", "direct", "none", tmp_path) == (1, 0)
 
 

@@ -16,7 +16,7 @@ from guard_cases import GUARDS, LOOPS, PATHS, cases, try_guard
 
 A_JOURNAL = 500
 """Runs in one journal."""
-FOR_EACH_SURFACE = 20
+FOR_EACH_SURFACE = 3
 """Cases of inputs for each run with a stranger's instruction."""
 
 
