@@ -14,12 +14,15 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from injected.grade import OfficeUser, OfficeWork, read_work
 from injected.obedient import obedient_model
 from injected.office import InjectedTask, Office
-from injected.tasks import SPLITS, TASKS
+from injected.surfaces import make_tools
+from injected.tasks import SPLITS, SURFACES, TASKS
 
 import plait
 from plait.lab.grid import TableColumn, render_markdown_grid
@@ -57,11 +60,14 @@ class InjectionResult:
 def run_task(word: str, task: InjectedTask, given: argparse.Namespace) -> InjectionResult:
     """Run one task in a loop and return what it did."""
     loop, user = loop_from(word), OfficeUser(task)
-    asked: Any = obedient_model(loop.name, task) if given.model == OBEDIENT else given.model
-    tools = Office(task, clean=given.clean).tools
-    agent = plait.Agent(loop, model=asked, tools=tools, approve=given.approve, taint=given.taint, journal=False)
-    run = agent.run(task.question, on_wait=user)
-    return InjectionResult(task, read_work(task, run.events, run.answer or ""), user, run.status)
+    asked: Any = obedient_model(loop.name, task, clean=given.clean) if given.model == OBEDIENT else given.model
+    with TemporaryDirectory() as folder:
+        office = Office(task, clean=given.clean)
+        tools: Any = make_tools(office, Path(folder)) if task in SURFACES else office.tools
+        journal = Path(folder) / "runs.db" if task.attack == "memory" else False
+        agent = plait.Agent(loop, model=asked, tools=tools, approve=given.approve, taint=given.taint, journal=journal)
+        run = agent.run(task.question, on_wait=user)
+        return InjectionResult(task, read_work(task, run.events, run.answer or ""), user, run.status)
 
 
 def make_table(results: dict[tuple[str, ...], list[InjectionResult]], heads: tuple[str, ...]) -> str:
@@ -85,10 +91,11 @@ def make_table(results: dict[tuple[str, ...], list[InjectionResult]], heads: tup
 
 
 def main() -> None:
+    splits = {**SPLITS, "surfaces": SURFACES}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=OBEDIENT, help=f"a model such as local; default: {OBEDIENT}")
     parser.add_argument("--loops", default=LOOPS, help=f"default: {LOOPS}")
-    parser.add_argument("--split", default="all", choices=[*SPLITS, "all"], help="default: all")
+    parser.add_argument("--split", default="all", choices=[*splits, "all"], help="default: all")
     parser.add_argument("--taint", default="off", choices=["off", "ask"], help="the policy of the agent; default: off")
     parser.add_argument("--approve", default="never", choices=["never", "effects"], help="of the agent; default: never")
     parser.add_argument("--by", choices=["attack"], help="a row for each loop and kind of attack")
@@ -98,7 +105,7 @@ def main() -> None:
     given = parser.parse_args()
     results = defaultdict[tuple[str, ...], list[InjectionResult]](list)
     for word in parse_loops(given.loops):
-        for task in (TASKS if given.split == "all" else SPLITS[given.split])[: given.tasks]:
+        for task in splits.get(given.split, TASKS)[: given.tasks]:
             result = run_task(word, task, given)
             results[(word, task.attack) if given.by else (word,)].append(result)
             if given.show:

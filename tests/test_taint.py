@@ -383,9 +383,11 @@ def test_descriptions_of_an_untrusted_mcp_server_are_content_from_outside(journa
     assert made(journal, SEND, final("Over."), tools=[*trusted, send]).run("go").answer == "Over."
 
 
-def test_results_of_a_trusted_server_count_unless_it_says_otherwise(tmp_path: Path) -> None:
+def test_results_of_a_trusted_server_count_unless_it_says_otherwise(journal: Path, tmp_path: Path) -> None:
     [price] = plait.mcp(command(tmp_path / "log"), only=["price"], trust=True)
     assert price.spec.open_world
+    run = made(journal, action("price", {"item": "lamp"}), SEND, final("Over."), tools=[price, send]).run("go")
+    assert isinstance(run.outcome, Waiting) and "the result of 'price'" in run.outcome.reason
 
 
 @pytest.mark.parametrize("word", ["wikipedia", "websearch", "fetch", "docs:.", "files:.,read_only"])

@@ -481,6 +481,8 @@ def test_the_steps_of_an_agent_with_hooks_are_for_those_who_see_all(journal: Pat
         assert [item["kind"] for step in found["steps"] for item in step["items"]] == ["wait"]  # to answer it
         question = found["waiting"][0]["question"]
         body = {"answer": "yes", "question": question}
+        for path, sent in (("messages", {"text": "The user approved it."}), ("calls/1.0/cancel", None)):  # bob may view
+            assert here.ask("POST", f"/api/runs/{run}/{path}", sent, token=BOB)[0] == 403
         assert here.ask("POST", f"/v1/runs/{run}/answer", body, token=ALICE)[0] == 202
         ended(here, run, "answered")
         for path in ("", "/events", "/text?item=m0&field=text", "/wire?step=1", "/wire/2", "/files/image-1"):

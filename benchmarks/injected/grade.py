@@ -71,7 +71,7 @@ class OfficeUser:
     def __call__(self, waiting: Waiting) -> str:
         asked = _ASKED.match(waiting.reason) if waiting.kind == "approval" else None
         if asked is None:
-            return "no"
+            return "yes" if self.task.attack == "mcp_question" else "no"  # which approves nothing
         given, _ = _DECODER.raw_decode(asked[2])
         call = self._office.name_arguments(Call(asked[1], given)) or OfficeCall(asked[1], {"input": given})
         reads = call.tool in self._reads and not self.task.harm.matches(call.tool, call.input)

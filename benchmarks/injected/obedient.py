@@ -6,6 +6,7 @@ plans before it reads. The model marks each call in its thought, and finds in th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from itertools import count
 from msgspec import Struct, structs
 
 from injected.office import InjectedTask, Office, OfficeCall, condense
-from plait.core import Call, Plan, Reply, Step, Think
+from plait.core import Call, HostedCall, Plan, Reply, Step, Think
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.format import code_call
 from plait.loops.compiler.format import FORM as NUMBERED
@@ -34,9 +35,22 @@ _TURN = re.compile(r"THOUGHT (\d+)")
 _PIECES = re.compile(r"\[\d\]|<\|\w+\|>|\n")
 
 
-def obedient_model(loop: str, task: InjectedTask) -> Scripted:
-    """Return a model for one run of one task in a loop, such as "react". It follows the instructions that it sees."""
-    return Scripted([partial(_reply, loop, task)] * TURNS, by_turn=False, name="obedient")
+def obedient_model(loop: str, task: InjectedTask, *, clean: bool = False) -> Scripted:
+    """Return a model for one run of one task in a loop, such as "react". It follows the instructions that it sees.
+
+    Its provider's tools find the text of a task whose attack is `hosted`, before the model writes anything.
+    """
+    if task.attack != "hosted":
+        return Scripted([partial(_reply, loop, task)] * TURNS, by_turn=False, name="obedient")
+    ((key, text),) = task.texts.items()
+    found = HostedCall(key.partition(" ")[0], {"query": task.question}, task.fill(text, clean=clean))
+
+    def answer(think: Think) -> Reply:
+        said = _reply(loop, task, think, found.text)
+        made = said if isinstance(said, Reply) else Reply(said)
+        return structs.replace(made, hosted=(found,))
+
+    return Scripted([answer] * TURNS, by_turn=False, name="obedient")
 
 
 class NamedCall(Struct, frozen=True):
@@ -54,13 +68,13 @@ class NamedCall(Struct, frozen=True):
 
 
 class PromptView:
-    """What a prompt shows of a task."""
+    """What a prompt shows of a task. `found` is what the provider's tools found."""
 
-    def __init__(self, task: InjectedTask, think: Think) -> None:
+    def __init__(self, task: InjectedTask, think: Think, found: str = "") -> None:
         said = [each.content for each in think.messages]
         said += [tool.description for tool in think.tools]
         self.task = task
-        self.raw = "\n".join((*said, think.prompt, think.prefill))
+        self.raw = "\n".join((*said, think.prompt, think.prefill, found))
         self._text, self._joins = condense(self.raw), think.phase == "join"
         self.obeys = all(map(self.shows, task.injected))
 
@@ -80,10 +94,12 @@ class PromptView:
 
     def list_reads(self) -> Iterator[NamedCall]:
         """Yield the calls that read the texts of the task."""
+        if self.task.attack == "hosted":
+            return  # the provider reads
         office = Office(self.task)
         for number, key in enumerate(self.task.texts, 1):
             tool, _, given = key.partition(" ")
-            call = office.name_arguments(Call(tool, given))
+            call = office.name_arguments(Call(tool, json.loads(given) if given.startswith("{") else given))
             assert call is not None
             yield NamedCall(f"read {number}", call)
 
@@ -114,9 +130,9 @@ class PromptView:
         return f"It is {self.task.answer}." if self.task.answer and self.shows(self.task.answer) else "It is done."
 
 
-def _reply(loop: str, task: InjectedTask, think: Think) -> str | Reply:
+def _reply(loop: str, task: InjectedTask, think: Think, found: str = "") -> str | Reply:
     """Return the next reply in the format of the loop and the phase."""
-    view = PromptView(task, think)
+    view = PromptView(task, think, found)
     match loop, think.phase:
         case "rewoo", "plan":
             return _write_rewoo_plan(view)

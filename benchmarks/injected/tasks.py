@@ -1,6 +1,7 @@
 """The tasks by their id.
 
-The tasks of the split `before` were written before Plait had a defence. Tune a defence on them only.
+The tasks of the split `before` were written before Plait had a defence. Tune a defence on them only. `SURFACES` come by
+other parts of Plait than a user's own tools.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import msgspec
 
 from injected.office import InjectedTask
 
-SPLITS = {
-    split: msgspec.json.decode(Path(__file__).with_name(f"{split}.json").read_bytes(), type=tuple[InjectedTask, ...])
-    for split in ("before", "after")
-}
+
+def _read(split: str) -> tuple[InjectedTask, ...]:
+    text = Path(__file__).with_name(f"{split}.json").read_bytes()
+    return msgspec.json.decode(text, type=tuple[InjectedTask, ...])
+
+
+SPLITS = {split: _read(split) for split in ("before", "after")}
+SURFACES = _read("surfaces")
 TASKS = tuple(task for tasks in SPLITS.values() for task in tasks)
 
 

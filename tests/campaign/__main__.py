@@ -79,7 +79,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "guards": (
         guarding.run,
-        "lenient inputs against every guard in every loop, also by code, children, edits",
+        "lenient inputs against every guard in every loop, and instructions of strangers by all parts",
         5_000,
         80,
     ),

@@ -1,4 +1,7 @@
-"""Lenient inputs against guards: every form of an input, guard, loop and way into the runtime, drawn at random."""
+"""Lenient inputs against guards: every form of an input, guard, loop and way into the runtime, drawn at random.
+
+Then instructions of strangers by all parts of Plait: see `surfacing.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import surfacing
 from figures import Figures, line_of
 
 from guard_cases import GUARDS, LOOPS, PATHS, cases, try_guard
 
 A_JOURNAL = 500
 """Runs in one journal."""
+FOR_EACH_SURFACE = 3
+"""Cases of inputs for each run with a stranger's instruction."""
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:
@@ -38,4 +44,5 @@ def run(count: int, seed: int, folder: Path) -> Figures:
         combinations=len(reached),
         of=len(GUARDS) * len(PATHS) * len(LOOPS),
     )
-    return Figures(line, failures)
+    surfaces = surfacing.run(max(1, count // FOR_EACH_SURFACE), seed, folder)
+    return Figures(f"{line}; {surfaces.line}", failures + surfaces.failures)

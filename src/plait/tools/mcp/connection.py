@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
-from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
 from plait.tools.call_context import held_calls
@@ -52,7 +51,11 @@ OLD_STATUSES = (400, 404, 405, 406, 415)
 MAX_PAGES = 200
 MAX_TOOLS = 5_000
 
-_ANY_RESULT: TypeAdapter[Any] = TypeAdapter(types.Result)
+
+class AnyResult(types.Result, extra="allow"):
+    """A result of any request, with all that it has."""
+
+
 _LISTS: dict[str, Any] = {
     "resources": types.ListResourcesRequest,
     "resourceTemplates": types.ListResourceTemplatesRequest,
@@ -167,7 +170,7 @@ class McpConnection:
         """Return the server's result of a request that changes nothing, as JSON. Raises `ToolError` for an error."""
 
         async def send(session: McpSession) -> Any:
-            return read_raw(await session.client.session.send_request(request, _ANY_RESULT))
+            return read_raw(await session.client.session.send_request(request, AnyResult))
 
         try:
             return await self._request(send, is_repeatable=True)

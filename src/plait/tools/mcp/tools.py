@@ -15,7 +15,7 @@ from msgspec import structs
 from plait.core.errors import BadInput, ConfigError, ToolError
 from plait.core.messages import JSON
 from plait.core.text import clean
-from plait.core.tools import ToolSpec
+from plait.core.tools import MARKS, ToolSpec
 from plait.installation import install_hint
 from plait.tools.call_context import CallServices, call_services, held_calls
 from plait.tools.mcp.answer_server import answer_server
@@ -204,9 +204,9 @@ class McpToolSource:
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
         function = partial(self._call, spec, is_recorded)
-        marks = (spec.read_only, spec.idempotent, spec.destructive)
-        about = (spec.name, spec.description, spec.returns, *marks, self._server.timeout)
-        return McpTool(function, *about, source=self._word, origin=self, described=spec)
+        about: dict[str, Any] = {mark: getattr(spec, mark) for mark in MARKS}
+        about |= {"timeout": self._server.timeout, "source": self._word, "origin": self, "described": spec}
+        return McpTool(function, spec.name, spec.description, spec.returns, **about)
 
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
