@@ -5,6 +5,7 @@ import { Composer } from "./composer.js";
 import { STATES, bdi, button, closeButtons, flat, line, openDialog, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
+import { sendTo } from "./sent.js";
 import { chat, server } from "./source.js";
 import { theme } from "./theme.js";
 import { Turn, earlierTurn, sending } from "./turn.js";
@@ -149,8 +150,7 @@ class Talk {
   async send({ text, files, chosen }) {
     const going = this.turns.at(-1);
     if (["running", "queued"].includes(going?.version.status)) {
-      if (chosen.length) throw new Error("A run that goes on takes no files. Remove them, or send them with the next message.");
-      await server.sendTo(going.run, text);
+      await sendTo(server, going.run, { text, chosen });
       this.composer.put("");
       await going.drawSent();
       return;
