@@ -15,6 +15,7 @@ const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
 const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
 export const howAnswered = ({ approved, changed }) =>
   approved === null ? "answered" : approved ? `approved${changed ? " with changes" : ""}` : "refused";
+const ASKER_LINE = /^The MCP server .+ asks you( to open an address)?\. It says:\n/m;
 // Who asks a question: the agent, or an MCP server during a call.
 export const askerOf = ({ server }) => (server ? ["The MCP server ", bdi(server)] : "The agent");
 const ANSWERED = { question: "question to you", approval: "", plan: "the plan " };
@@ -351,6 +352,8 @@ export class Braid {
   // What the user is asked. The inputs of a call are a table, unless it stands above.
   asked(item) {
     const { ask, told } = item, label = "question";
+    // The title names the server.
+    if (item.server && !item.text[1]) item = { ...item, text: [item.text[0].replace(ASKER_LINE, ""), 0] };
     if (ask !== "approval" || !item.tool) return this.text(item, "text", ask === "question" ? "prose" : "code", label);
     const about = this.describe(item.tool);
     const of = this.items.get(`c${item.call}`);

@@ -115,6 +115,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     await sendTo(source, id, message);
     composer.put("");
     await readSent();
+    meanwhile.lastElementChild?.scrollIntoView({ block: "center" });
   };
   const composer = new Composer({ onSend, label: "Message to the run" });
   composer.going("running");
@@ -284,10 +285,11 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
         ${instructions && html`<details class="instructions"><summary>Instructions</summary>
           ${long([instructions, 0], { className: "prose", label: "instructions" })}</details>`}
         <div class="run-bar">${tabs}${found.form}</div>
-        ${[found.list, time, list, meanwhile, connectionNotice, follow, composer.place]}
+        ${[found.list, time, list, meanwhile, connectionNotice, !may.change && follow, composer.place]}
       </section>
       ${side}
     </div>`);
+  if (may.change) composer.left.append(follow);
   showView();
   drawHead();
   readSent();
