@@ -280,8 +280,7 @@ class ViewerTimeline:
         for number, hosted in enumerate(reply.hosted):
             parts[f"hosted{number}"] = self._cut(f"{hosted.title}\n{hosted.text}".strip())
         if reply.citations:
-            cited = "\n".join(f"{each.title or each.url} {each.url * bool(each.title)}" for each in reply.citations)
-            parts["sources0"] = self._cut(cited)
+            parts["sources0"] = self._cut("\n".join(map(str, reply.citations)))
         item.update(parts)
         usage = reply.usage
         used = _count_tokens(usage)
