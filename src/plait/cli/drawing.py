@@ -30,14 +30,7 @@ from plait.core.text import clean, format_count
 from plait.models.stages import Stage, StageEnded
 from plait.runtime.run import Run
 
-COLOURS = {
-    "thought": "cyan",
-    "action": "yellow",
-    "observation": "green",
-    "note": "magenta",
-    "provider": "blue",
-    "sources": "blue",
-}
+COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta", "provider": "blue"}
 LABEL = 14
 """Width of the column with the labels, in cells."""
 
@@ -147,7 +140,7 @@ class TerminalView(SpinnerView):
                     self._block("observation", format_code_error(ran), failed=True)
             case ev.Replied(citations=cited):
                 if cited:
-                    self._block("sources", "\n".join(map(str, cited)))
+                    self._block("provider", "\n".join(["Sources:", *map(str, cited)]))
                 self._note(format_reply(event))
             case ev.Noted(kind=kind, text=text):
                 self._block("note", f"{kind}: {text}")

@@ -17,6 +17,7 @@ from plait.runtime.calls.artifacts import find_artifacts
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
+_SAFE = "%:/?#[]@!$&'()*+,;=~"
 PREFACE = 200
 """Characters: models that call a tool often write a sentence before the call."""
 
@@ -76,12 +77,10 @@ class ReplyPieces:
             case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) if self.thoughts:
                 return held + self._separate(ev.kind_of(event), step, replace_surrogates(text)), ""
             case ev.Called(call=call) if self._tells_calls and self._last[0] != "action":  # no text of the model has it
-                self._calls += 1
                 text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
-                return held + self._separate("call", self._calls, replace_surrogates(text)), ""
+                return held + self._add_call(text), ""
             case ev.HostedCalled(call=made) if self._tells_calls and not self._sent:
-                self._calls += 1
-                return held + self._separate("call", self._calls, replace_surrogates(made.title)), ""
+                return held + self._add_call(made.title), ""
             case ev.Replied(phase=phase, citations=cited) if not phase.startswith("tool:"):
                 self.citations = tuple(each for each in cited if each.url.startswith(("https://", "http://")))
             case ev.Answer(step=step, text=text) if self._is_sure:
@@ -99,17 +98,15 @@ class ReplyPieces:
             raise RequestRejected(500, text, hint=hint, kind="run_error", code="answer_changed", may_retry=False)
         return content[len(self._sent) :]
 
+    def _add_call(self, text: str) -> str:
+        self._calls += 1
+        return self._separate("call", self._calls, replace_surrogates(text))
+
     def annotate(self, content: str) -> list[dict[str, Any]]:
         """Return the cited pages as OpenAI's clients know them. Nobody knows which words cite a page: all of them."""
-        return [
-            {
-                "start_index": 0,
-                "end_index": len(content),
-                "url": quote(replace_surrogates(each.url), safe="%:/?#[]@!$&'()*+,;=~"),
-                "title": replace_surrogates(show_hidden(each.title)),
-            }
-            for each in self.citations
-        ]
+        spread = {"start_index": 0, "end_index": len(content)}
+        pages = [(quote(replace_surrogates(each.url), safe=_SAFE), show_hidden(each.title)) for each in self.citations]
+        return [{**spread, "url": url, "title": replace_surrogates(title)} for url, title in pages]
 
     def _separate(self, kind: str, step: int, text: str) -> str:
         """Begin a new line for text of another kind or step, without the blanks after its label."""

@@ -41,10 +41,11 @@ class ItemFields(TokenCounts, total=False):
     - `code` has its `code`; it and `output` (of code that goes on): `output`, `error`, `line` (of the error), `lost`
       (the session is gone), `files`, `seconds`.
     - `note`: `word` (its kind), `sort` (its mark: see `SORTS`), `text`.
-    - `wait`, a question to the user: `ask` (its kind), `text`, `server` (the MCP server that asks, if one does), `call`
-      (the key of the call that it is about, or ""), `tool` and `given` (the call's input), `why` (the text without the call itself), `told` (the answer, None while
-      it is open). It and its call have what the user answered: `approved` (None: no approval), `by` (the user's name,
-      "" if that is not known), `answered` (when), `changed` (the input that the user gave the call instead).
+    - `wait`, a question to the user: `ask` (its kind), `text`, `call` (the key of the call that it is about, or ""),
+      `server` (the MCP server that asks, if one does), `tool` and `given` (the call's input), `why` (the text without
+      the call itself), `told` (the answer, None while it is open). It and its call have what the user answered:
+      `approved` (None: no approval), `by` (the user's name, "" if that is not known), `answered` (when), `changed` (the
+      input that the user gave the call instead).
     """
 
     phase: str
