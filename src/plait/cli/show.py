@@ -103,8 +103,9 @@ def show(
     for asked in wait_for(read_questions(store.store, row.head.run)):
         if asked.run != row.head.run and asked.answer is not None:
             # Before the result of the call that started the child run.
-            step, now = steps.get(asked.run), list(enumerate(events))
-            at = next((i for i, each in now if isinstance(each, ev.Observed) and each.step == step), len(now))
+            step = steps.get(asked.run)
+            ends = (i for i, each in enumerate(events) if isinstance(each, ev.Observed) and each.step == step)
+            at = next(ends, len(events))
             events[at:at] = [ev.Noted(0, asked.kind, asked.text), describe_answer(asked)]
     questions = wait_for(read_open_questions(store.store, row))
     events += [ev.Noted(0, each.kind, each.text) for each in questions if each.asked_by != row.head.run]

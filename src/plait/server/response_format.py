@@ -202,9 +202,6 @@ class ResponseFormat(ReplyFormat):
             part["annotations"] = [{"type": "url_citation", **each} for each in self.pieces.annotate(self._text)]
         item = self._item | {"status": "completed", "content": [part]} | (more if kind == "message" else {})
         sent = self._event(f"{_TEXTS[kind]}.done", **self._place, text=self._text, **_LOGPROBS[kind])
-        for number, each in enumerate(part.get("annotations", ())):
-            cited = {"annotation_index": number, "annotation": each}
-            sent += self._event("response.output_text.annotation.added", **self._place, **cited)
         sent += self._event("response.content_part.done", **self._place, part=part)
         sent += self._event("response.output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)

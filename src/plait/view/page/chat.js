@@ -1,11 +1,10 @@
 // The page to talk to agents: conversations at the side, the talk in the middle, the composer below.
 import { doing, field, submitting } from "./acts.js";
 import { showCaller } from "./caller.js";
-import { Composer } from "./composer.js";
+import { Composer, sendTo } from "./composer.js";
 import { STATES, bdi, button, closeButtons, flat, line, openDialog, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
-import { sendTo } from "./sent.js";
 import { chat, server } from "./source.js";
 import { theme } from "./theme.js";
 import { Turn, earlierTurn, sending } from "./turn.js";

@@ -5,13 +5,12 @@ import {
   announce, bdi, button, chip, duration, endOf, flat, line, link, many, money, number, problem, runAddress, shown,
   tokens, when,
 } from "./dom.js";
-import { Composer } from "./composer.js";
+import { Composer, drawSent, hasTaken, sendTo, sentPlace } from "./composer.js";
 import { finder } from "./find.js";
 import { html } from "./html.js";
 import { answerOf } from "./markdown.js";
 import { planOf } from "./plan.js";
 import { rateControls } from "./rate.js";
-import { drawSent, hasTaken, sendTo, sentPlace } from "./sent.js";
 import { long } from "./text.js";
 import { drawTodo } from "./todo.js";
 import { Waterfall } from "./waterfall.js";

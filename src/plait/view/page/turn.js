@@ -1,11 +1,11 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
 import { doing, waitPart } from "./acts.js";
 import { Braid, askerOf, braidOptions, howAnswered } from "./braid.js";
+import { drawSent, hasTaken, sentPlace } from "./composer.js";
 import { announce, bdi, button, chip, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
 import { chat, server } from "./source.js";
-import { drawSent, hasTaken, sentPlace } from "./sent.js";
 import { long } from "./text.js";
 import { drawTodo } from "./todo.js";
 import { Trace } from "./trace.js";
