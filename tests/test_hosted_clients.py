@@ -10,10 +10,10 @@ import pytest
 
 import plait
 from cli_support import run_in_process
+from hosted_blocks import FOUND, SAID, SEARCH
 from lazily import skip_without
 from plait.core import Think
 from test_hosted_runs import Blocks, played
-from test_hosted_wires import FOUND, SAID, SEARCH
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
@@ -60,7 +60,7 @@ def test_every_format_has_the_cited_pages(tmp_path: Path) -> None:
         again = here.ask("GET", f"/v1/responses/{whole['id']}")[2]
         assert again["output"] == whole["output"]
         events = post(here, "/v1/responses", {**said, "input": "Who won?", "stream": True})
-        assert [each["part"]["annotations"] for each in events if "part" in each][-1] == [flat]
+        assert [each["part"] for each in events if "part" in each][-1]["annotations"] == [flat]
         numbers = [each["sequence_number"] for each in events]
         assert numbers == sorted(set(numbers))
 

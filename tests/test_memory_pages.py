@@ -13,6 +13,7 @@ import pytest_asyncio
 import plait
 import window_axe
 from browser import Browser, Page
+from conftest import CAMPAIGN
 from lazily import skip_without
 from plait.journal.notes import Memory, MemoryNote, Notes
 from plait.journal.store import open_store, wait_for
@@ -96,7 +97,7 @@ async def is_fine(page: Page, name: str) -> None:
         assert await page.poor_contrast() == []
     await shot(page, f"{name}-dark")
     await page.media(dark=False)
-    for width in (390, 1280):
+    for width in (390, 768, 1600) if CAMPAIGN else (390, 1280):
         await page.viewport(width, 900)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
         await shot(page, f"{name}-{width}")
