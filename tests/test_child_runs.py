@@ -179,7 +179,9 @@ def test_dependencies_are_passed_on_and_can_be_replaced() -> None:
     assert seen(run.run("q", deps="mine")) == ["mine other"]
 
 
-def test_approvals_of_a_child_wait_in_the_parent_and_are_answered_there(journal: Path) -> None:
+def test_approvals_of_a_child_wait_in_the_parent_and_are_answered_there(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def tree() -> plait.Agent:
         inner = child(action("send", "a"), action("send", "b"), final("sent both"), tools=[send])
         middle = child(action("inner", "go"), final("middle"), tools=[inner.as_tool("inner")])
@@ -201,6 +203,10 @@ def test_approvals_of_a_child_wait_in_the_parent_and_are_answered_there(journal:
     [inner] = middle.children
     assert "refused this call: no, not now" in seen(inner)[1]
     assert agent.replay(last.id).whole
+    assert run_in_process(["show", last.id, "--journal", str(journal)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Note (approval): May 'send' be called with") == 2
+    assert "Note (told): approved (" in shown and "Note (told): refused: no, not now (" in shown
 
 
 @dataclass

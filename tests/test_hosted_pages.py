@@ -11,6 +11,7 @@ from msgspec import structs
 import plait
 import window_axe
 from browser import Browser
+from conftest import LOOKS
 from hosted_blocks import FOUND, SAID, SEARCH
 from lazily import skip_without
 from plait.core import Think
@@ -50,14 +51,14 @@ async def test_a_run_page_shows_hosted_calls_as_text_with_their_sources(browser:
     run = await agent.arun("Who won the World Cup final?")
     assert run.answer == "Spain won, **2 to 1**."
     with serving(agent) as here:
-        for width, dark in ((1280, False), (390, True)):
+        for width, dark in LOOKS:
             page = await opened(browser, here, f"runs/{run.id}", width=width, dark=dark)
             await page.wait_for('document.body.innerText.toLowerCase().includes("provider\'s call")')
             said = await page.text()
             assert "<b>Spain</b> wins" in said  # as text
             assert "breaks a prefix that the provider had cached" in said
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            assert await window_axe.found(page) == []
+            assert await window_axe.found(page) == [] and await page.poor_contrast() == []
             assert page.problems == []
-            await shot(page, f"hosted-{width}")
+            await shot(page, f"hosted-{width}-{'dark' if dark else 'light'}")
             await page.close()

@@ -13,6 +13,7 @@ import pytest_asyncio
 import plait
 import window_axe
 from browser import Browser, Page
+from conftest import CAMPAIGN
 from lazily import skip_without
 from plait.journal.notes import Memory, MemoryNote, Notes
 from plait.journal.store import open_store, wait_for
@@ -93,10 +94,10 @@ async def is_fine(page: Page, name: str) -> None:
     assert await window_axe.found(page) == []
     for dark in (False, True):
         await page.media(dark=dark)
-        assert [each for each in await page.poor_contrast() if ".dot" not in each] == []
+        assert await page.poor_contrast() == []
     await shot(page, f"{name}-dark")
     await page.media(dark=False)
-    for width in (390, 1280):
+    for width in (390, 768, 1600) if CAMPAIGN else (390, 1280):
         await page.viewport(width, 900)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
         await shot(page, f"{name}-{width}")
@@ -174,6 +175,9 @@ async def test_the_chat_shows_the_plan_while_the_agent_works(
         await page.press("Enter")
         await page.wait_for("document.querySelector('.turn .todo-box')?.innerText.includes('Read all letters')")
         await is_fine(page, "todo-chat")
+        await page.evaluate("location.reload()")
+        await page.wait_for("document.querySelector('.turn') !== null && !document.querySelector('main[aria-busy]')")
+        await page.wait_for("document.querySelector('.turn .todo-box')?.innerText.includes('Read all letters')")
         gate.set()
         await page.wait_for("document.querySelector('.turn .md')?.innerText.includes('x')")
         assert page.problems == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import plait
 from browser import Browser, Page
 from hosted_blocks import FOUND, SAID, SEARCH
 from lazily import skip_without
+from mcp_support import HERE
 from page_attacks import make_attacks
 from plait.core import Think
 from plait.journal.notes import Memory, MemoryNote, Notes
@@ -23,7 +26,7 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.view.html_file import render_html
 from test_hosted_runs import Blocks, played
-from window_support import answer, written
+from window_support import action, answer, written
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client", "markdown_it", "nh3", "pygments")
 
@@ -111,6 +114,14 @@ def hosting_agent(journal: Path, attacks: list[str]) -> plait.Agent:
     return plait.Agent("tool_calling", model=played(play), tools=["hosted:web_search"], journal=journal)
 
 
+def asking_agent(journal: Path, attacks: list[str], folder: Path) -> plait.Agent:
+    """An agent that calls a tool of an MCP server whose name is an attack, and which asks the user with all of them."""
+    named = f"A={attacks[0]}"
+    word = {"command": shlex.join(["env", named, sys.executable, str(HERE / "mcp_asks.py"), "log"]), "cwd": str(folder)}
+    model = plait.Scripted([action("book", {"city": " ".join(attacks)}), answer("Booked.")])
+    return plait.Agent("react", model=model, tools=[f"mcp:{json.dumps(word)}"], journal=journal)
+
+
 async def assert_harmless(page: Page, url: str, attacker: Attacker, at: str) -> None:
     await asyncio.sleep(0.3)  # what a text may have begun
     assert await page.evaluate("window.ran") is None, at
@@ -149,7 +160,8 @@ async def test_no_text_runs_or_asks_in_any_view(
         await each.arun("Go.", session=name)
         for name, each in (("meddled", meddled_agent(journal, attacks)), ("hosted", hosting_agent(journal, attacks)))
     ]
-    assert meddled.answer == "Done." and hosted.status == "answered"
+    asked = await asking_agent(journal, attacks, tmp_path).arun("Go.", session="asked")
+    assert asked.status == "waiting" and meddled.answer == "Done." and hosted.status == "answered"
     other = await written(journal, 2, observation=attacks[9], question=attacks[2], thought=attacks[3], run="other-run")
     with serving(agent, datasets=str(tmp_path / "datasets")) as server:
         for text in attacks:
@@ -169,12 +181,19 @@ async def test_no_text_runs_or_asks_in_any_view(
             *("#/review", "#/datasets", "#/datasets/attacks", "#/changes/new?user=x", f"#/changes/{began['name']}"),
             *("#/memory", f"#/runs/{meddled.id}/wire/2", f"#/runs/{hosted.id}/wire/1"),
             *(f"#/runs/{each.id}{view}" for each in (meddled, hosted) for view in ("", "/time")),
-            *("chat", *(f"chat#/{session}" for session in ("meddled", "hosted", *sessions[:5]))),
+            f"#/runs/{asked.id}",
+            *("chat", *(f"chat#/{session}" for session in ("meddled", "hosted", "asked", *sessions[:5]))),
         ):
             await page.goto("about:blank")
             await page.goto(f"{server.url}/{at}")
             await page.wait_for("!!document.querySelector('main') && !document.querySelector('main[aria-busy]')")
             await assert_harmless(page, server.url, attacker, at)
+            if "asked" in at or asked.id in at:
+                await page.wait_for("document.querySelector('form.answer') !== null")
+                assert "The MCP server env 'A=<script>window.ran=1</script>'" in await page.text("main")
+            if at == f"#/runs/{meddled.id}":
+                await page.wait_for(f"document.querySelectorAll('.meanwhile li').length === {len(attacks)}")
+                await assert_harmless(page, server.url, attacker, at)
             shows = "window.ran" in await page.text("main")
             assert shows or at in ("#/comparisons", "#/datasets", "#/changes/new?user=x") or at.startswith("chat"), at
         await page.type("\n".join(attacks[:20]), "textarea")

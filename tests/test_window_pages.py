@@ -797,6 +797,9 @@ async def test_every_page_fits_is_legible_and_accessible(
             await shot(page, f"page{number}-{width}-{'dark' if dark else 'light'}")
             wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, at
+            if at.startswith("costs"):
+                assert "No price is known of these runs: the picture shows their tokens." in await page.text("main")
+                assert await page.count(".chart rect") == 1
             assert await page.poor_contrast() == [], at
             assert await window_axe.found(page) == [], at
         assert page.problems == []

@@ -138,7 +138,9 @@ class TerminalView(SpinnerView):
                 self._note(missing)
                 if ran.error is not None:
                     self._block("observation", format_code_error(ran), failed=True)
-            case ev.Replied():
+            case ev.Replied(citations=cited):
+                if cited:
+                    self._block("provider", "\n".join(["Sources:", *map(str, cited)]))
                 self._note(format_reply(event))
             case ev.Noted(kind=kind, text=text):
                 self._block("note", f"{kind}: {text}")
@@ -212,6 +214,7 @@ class OneLineView(SpinnerView):
         self._thought = ""
         self._running: list[str] = []
         self._used: Counter[str] = Counter()
+        self._sources = 0
 
     def __call__(self, event: Event | StageEnded) -> None:
         match event:
@@ -228,6 +231,10 @@ class OneLineView(SpinnerView):
                 self._used[call.tool] += 1
                 self._running.append(call.tool)
                 self._show_running()
+            case ev.HostedCalled(call=made):
+                self._used[made.tool] += 1
+            case ev.Replied(citations=cited):
+                self._sources = len(cited)
             case ev.Observed(call=call):
                 if call.tool in self._running:
                     self._running.remove(call.tool)
@@ -248,7 +255,8 @@ class OneLineView(SpinnerView):
         """Return a summary of the hidden part, in one line: `4 steps · people 2x, calculator · 1.2 s · /show shows
         it`."""
         tools = ", ".join(f"{clean(name)} {n}x" if n > 1 else clean(name) for name, n in self._used.items())
-        parts = [format_count(run.steps, "step"), tools, format_seconds(run.seconds), "/show shows it"]
+        sources = format_count(self._sources, "source") if self._sources else ""
+        parts = [format_count(run.steps, "step"), tools, sources, format_seconds(run.seconds), "/show shows it"]
         return " · ".join(filter(None, parts))
 
     def _show_running(self) -> None:

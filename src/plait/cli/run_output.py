@@ -104,7 +104,9 @@ class LineView(SilentView):
                     if shown:
                         self._write(label, shown)
                 self._note(missing)
-            case ev.Replied():
+            case ev.Replied(citations=cited):
+                if cited:
+                    self._write("Sources", "\n".join(map(str, cited)))
                 self._note(f"({format_reply(event)})")
             case ev.Noted(kind=kind, text=text):
                 self._write(f"Note ({kind})", text)

@@ -36,12 +36,13 @@ from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, decode_text, format_count, one_line
 from plait.journal.entries import ModelCall
 from plait.journal.export import lines, read_digest
+from plait.journal.open_questions import read_questions
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.recorded_runs import describe_run, format_time, read_open_questions
 from plait.runtime.costs import spending
-from plait.runtime.recorded_events import make_events, recorded_loop
+from plait.runtime.recorded_events import describe_answer, make_events, recorded_loop
 from plait.runtime.run_files import RunFile, read_files_of
 from plait.runtime.spent import read_spent, spent_in
 from plait.user_files import read_text
@@ -98,6 +99,14 @@ def show(
     words = (*row.head.agent_words, *options.journal_words(journal))
     timeline = store.timeline(row.head.run, bodies=False)
     events = make_events(timeline, recorded_loop(row.head), (row.outcome or {}).get("answer"))
+    steps = {child.run: child.step for child in timeline.children}
+    for asked in wait_for(read_questions(store.store, row.head.run)):
+        if asked.run != row.head.run and asked.answer is not None:
+            # Before the result of the call that started the child run.
+            step = steps.get(asked.run)
+            ends = (i for i, each in enumerate(events) if isinstance(each, ev.Observed) and each.step == step)
+            at = next(ends, len(events))
+            events[at:at] = [ev.Noted(0, asked.kind, asked.text), describe_answer(asked)]
     questions = wait_for(read_open_questions(store.store, row))
     events += [ev.Noted(0, each.kind, each.text) for each in questions if each.asked_by != row.head.run]
     if as_object:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from msgspec import Struct
 
 from plait.core.code import Ran
-from plait.core.hosted import HostedCall
+from plait.core.hosted import Citation, HostedCall
 from plait.core.loop import PieceKind
 from plait.core.outcomes import Outcome
 from plait.core.replies import Usage
@@ -91,8 +91,9 @@ class PartialOutput(Struct, frozen=True, tag="partial_output"):
     value: Any
 
 
-class Replied(Struct, frozen=True, tag="replied"):
-    """A model's reply is complete; `text` is all of it, as recorded. `cost` is in USD, None if unknown."""
+class Replied(Struct, frozen=True, tag="replied", omit_defaults=True):
+    """A model's reply is complete; `text` is all of it, as recorded. `cost` is in USD, None if unknown. `citations` are
+    the sources that the text names."""
 
     step: int
     phase: str
@@ -101,6 +102,7 @@ class Replied(Struct, frozen=True, tag="replied"):
     usage: Usage
     seconds: float
     cost: float | None
+    citations: tuple[Citation, ...] = ()
 
 
 class Called(Struct, frozen=True, tag="called"):

@@ -32,6 +32,9 @@ class Citation(Struct, frozen=True, omit_defaults=True):
     title: str = ""
     quote: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.title} {self.url}".strip()
+
 
 class HostedCall(Struct, frozen=True, omit_defaults=True):
     """A call that the provider made while it wrote a reply.

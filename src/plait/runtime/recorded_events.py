@@ -108,7 +108,8 @@ def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event
         case "responded", ModelCall(step=step, last=last) if last.response is not None and last.response.error:
             return [ev.Noted(step, "error", last.response.error)]
         case "replied", ModelCall(step=step, reply=reply) as asked if reply is not None:
-            replied = ev.Replied(step, asked.phase, asked.model, reply.text, reply.usage, reply.seconds, reply.cost)
+            used = (reply.text, reply.usage, reply.seconds, reply.cost, reply.citations)
+            replied = ev.Replied(step, asked.phase, asked.model, *used)
             hosted = [ev.HostedCalled(step, each) for each in reply.hosted]
             return [*split_reply(asked, loop, says_text), *hosted, replied]
         case "began", ToolCall(step=step, shown=call):
@@ -124,18 +125,24 @@ def _events_at(moment: Moment, loop: Loop | None, says_text: bool) -> list[Event
             return [ev.Noted(step, *said)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
-        case "answered", Question(answer=answer) as asked:
-            text = str(answer or "")
-            if isinstance(answer, Decision):
-                edited = escape_hidden(msgspec.json.encode(asked.edited_input).decode())
-                refused = f"refused: {answer.text}".removesuffix(": ")
-                text = {"yes": "approved", "edit": f"approved, with {edited}"}.get(answer.action, refused)
-            return [ev.Noted(0, "told", text, {"by": asked.by, "at": asked.answered})]
+        case "answered", Question() as asked:
+            return [describe_answer(asked)]
         case _, Resumption(lost=lost) if lost:
             return [ev.Noted(0, "journal", lost)]
         case _, OtherWork() as other:
             return [ev.Noted(other.step, other.work, describe_work(other))]
     return []
+
+
+def describe_answer(asked: Question) -> ev.Noted:
+    """Return the user's answer to a question as a remark."""
+    answer = asked.answer
+    text = str(answer or "")
+    if isinstance(answer, Decision):
+        edited = escape_hidden(msgspec.json.encode(asked.edited_input).decode())
+        refused = f"refused: {answer.text}".removesuffix(": ")
+        text = {"yes": "approved", "edit": f"approved, with {edited}"}.get(answer.action, refused)
+    return ev.Noted(0, "told", text, {"by": asked.by, "at": asked.answered})
 
 
 def describe_work(other: OtherWork) -> str:

@@ -148,6 +148,10 @@ class AgUiFormat(ReplyFormat):
                     sent += self._begin_call(call)
                     id = self._take_call(call)
                 sent += self._result(id or "", replace_surrogates(seen.text))
+            case ev.HostedCalled(call=made) if self._shows_calls:
+                id = self._new_id()
+                sent += self._send_call(id, f"{made.tool} {made.name}".strip(), made.input)
+                sent += self._result(id, replace_surrogates("It failed: " * made.failed + made.text))
             case ev.Noted(kind="state", data=data):
                 sent += self._change_state(data)
             case ev.Noted(kind="progress", text=text, data=data) if self.pieces.thoughts:
@@ -170,6 +174,8 @@ class AgUiFormat(ReplyFormat):
                 return sent + error_event(error)
             return sent + self._event("RUN_FINISHED", **self._ids, outcome={"type": "cancelled"})
         sent += self._close_step()
+        if cited := self.pieces.annotate(ending.content):
+            sent += self._event("CUSTOM", name="citations", value=cited)
         if ending.files:
             sent += self._event("CUSTOM", name="files", value=ending.files)
         about: dict[str, Any] = {"outcome": {"type": "success"}}

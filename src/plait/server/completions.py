@@ -92,7 +92,8 @@ class CompletionFormat(ReplyFormat):
             rest = self.pieces.rest(ending.content)
         except RequestRejected as error:
             return format_event(error.body())  # clients raise it
-        chunks = self._add_content(rest) + self._chunk(ending.files, ending.finish)
+        more = ending.files | self._annotate(ending.content)
+        chunks = self._add_content(rest) + self._chunk(more, ending.finish)
         if self._asked.include_usage and ending.run is not None:
             chunks += format_event({**self._base, "choices": [], "usage": usage_of(ending.run)})
         return chunks + DONE
@@ -104,10 +105,14 @@ class CompletionFormat(ReplyFormat):
         message: dict[str, Any] = {"role": "assistant", "content": ending.content}
         if reasoning := "".join(self._reasoning):
             message["reasoning_content"] = reasoning
-        message |= ending.files
+        message |= ending.files | self._annotate(ending.content)
         choice = {"index": 0, "message": message, "finish_reason": ending.finish, "logprobs": None}
         usage = usage_of(ending.run) if ending.run is not None else None
         return {**self._base, "choices": [choice], "usage": usage}
+
+    def _annotate(self, content: str) -> dict[str, Any]:
+        cited = [{"type": "url_citation", "url_citation": each} for each in self.pieces.annotate(content)]
+        return {"annotations": cited} if cited else {}
 
     def _add_content(self, text: str) -> bytes:
         before, self._before = self._before, "" if text else self._before

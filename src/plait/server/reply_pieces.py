@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
+from urllib.parse import quote
 
 from plait.agent import Agent
 from plait.core import Event, OneKind, traits_of
 from plait.core import events as ev
+from plait.core.hosted import Citation
+from plait.core.text import show_hidden
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
 from plait.runtime.calls.artifacts import find_artifacts
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
+_SAFE = "%:/?#[]@!$&'()*+,;=~"
 PREFACE = 200
 """Characters: models that call a tool often write a sentence before the call."""
 
@@ -48,6 +53,8 @@ class ReplyPieces:
         self._calls = 0
         self.has_files = False
         """Whether tools may have returned files."""
+        self.citations: tuple[Citation, ...] = ()
+        """The web pages that the last reply cites."""
         self.is_withdrawn = False
         """Whether the last event was a call or a thought after text that was sent as content."""
 
@@ -70,9 +77,12 @@ class ReplyPieces:
             case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) if self.thoughts:
                 return held + self._separate(ev.kind_of(event), step, replace_surrogates(text)), ""
             case ev.Called(call=call) if self._tells_calls and self._last[0] != "action":  # no text of the model has it
-                self._calls += 1
                 text = f"{call.tool} {encode(call.input).decode() if call.input is not None else ''}".rstrip()
-                return held + self._separate("call", self._calls, replace_surrogates(text)), ""
+                return held + self._add_call(text), ""
+            case ev.HostedCalled(call=made) if self._tells_calls and not self._sent:
+                return held + self._add_call(made.title), ""
+            case ev.Replied(phase=phase, citations=cited) if not phase.startswith("tool:"):
+                self.citations = tuple(each for each in cited if each.url.startswith(("https://", "http://")))
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
             case ev.Text(step=step, text=text):
@@ -87,6 +97,16 @@ class ReplyPieces:
             text, hint = "The run replaced the answer that was sent in part.", "The run's record has it whole."
             raise RequestRejected(500, text, hint=hint, kind="run_error", code="answer_changed", may_retry=False)
         return content[len(self._sent) :]
+
+    def _add_call(self, text: str) -> str:
+        self._calls += 1
+        return self._separate("call", self._calls, replace_surrogates(text))
+
+    def annotate(self, content: str) -> list[dict[str, Any]]:
+        """Return the cited pages as OpenAI's clients know them. Nobody knows which words cite a page: all of them."""
+        spread = {"start_index": 0, "end_index": len(content)}
+        pages = [(quote(replace_surrogates(each.url), safe=_SAFE), show_hidden(each.title)) for each in self.citations]
+        return [{**spread, "url": url, "title": replace_surrogates(title)} for url, title in pages]
 
     def _separate(self, kind: str, step: int, text: str) -> str:
         """Begin a new line for text of another kind or step, without the blanks after its label."""

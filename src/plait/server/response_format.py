@@ -198,6 +198,8 @@ class ResponseFormat(ReplyFormat):
         if not (kind := self._kind):
             return b""
         part = _PARTS[kind] | {"text": self._text}
+        if kind == "message" and "phase" not in more:
+            part["annotations"] = [{"type": "url_citation", **each} for each in self.pieces.annotate(self._text)]
         item = self._item | {"status": "completed", "content": [part]} | (more if kind == "message" else {})
         sent = self._event(f"{_TEXTS[kind]}.done", **self._place, text=self._text, **_LOGPROBS[kind])
         sent += self._event("response.content_part.done", **self._place, part=part)

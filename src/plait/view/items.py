@@ -42,9 +42,10 @@ class ItemFields(TokenCounts, total=False):
       (the session is gone), `files`, `seconds`.
     - `note`: `word` (its kind), `sort` (its mark: see `SORTS`), `text`.
     - `wait`, a question to the user: `ask` (its kind), `text`, `call` (the key of the call that it is about, or ""),
-      `tool` and `given` (the call's input), `why` (the text without the call itself), `told` (the answer, None while
-      it is open). It and its call have what the user answered: `approved` (None: no approval), `by` (the user's name,
-      "" if that is not known), `answered` (when), `changed` (the input that the user gave the call instead).
+      `server` (the MCP server that asks, if one does), `tool` and `given` (the call's input), `why` (the text without
+      the call itself), `told` (the answer, None while it is open). It and its call have what the user answered:
+      `approved` (None: no approval), `by` (the user's name, "" if that is not known), `answered` (when), `changed` (the
+      input that the user gave the call instead).
     """
 
     phase: str
@@ -75,6 +76,7 @@ class ItemFields(TokenCounts, total=False):
     word: str
     sort: str
     ask: str
+    server: str
     call: str
     given: str
     why: Text

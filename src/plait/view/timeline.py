@@ -51,6 +51,7 @@ _KINDS = {
 }
 SORTS = {kind: sort for sort, kinds in _KINDS.items() for kind in kinds.split()}
 """The mark of each kind of note on the page. All other kinds are warnings."""
+_SERVER = re.compile(r"^The MCP server (.+?) asks you(?: to open an address)?\. It says:$", re.MULTILINE)
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -218,6 +219,9 @@ class ViewerTimeline:
         shown: ItemFields = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
         about: ItemFields = {"call": call, "tool": tool, "given": given if len(given) <= LONG else ""}
         about["why"] = self._cut(why)
+        # The words of the server stand below this line, each line of them after a ">".
+        if read_key(asked.key).asked.startswith("q") and (named := _SERVER.findall(asked.text)):
+            about["server"] = named[-1]
         self._add_item(at, step, question_item(asked), "wait", shown | about)
 
     def _show_answer(self, asked: Question) -> None:
@@ -276,8 +280,7 @@ class ViewerTimeline:
         for number, hosted in enumerate(reply.hosted):
             parts[f"hosted{number}"] = self._cut(f"{hosted.title}\n{hosted.text}".strip())
         if reply.citations:
-            cited = "\n".join(f"{each.title or each.url} {each.url * bool(each.title)}" for each in reply.citations)
-            parts["sources0"] = self._cut(cited)
+            parts["sources0"] = self._cut("\n".join(map(str, reply.citations)))
         item.update(parts)
         usage = reply.usage
         used = _count_tokens(usage)

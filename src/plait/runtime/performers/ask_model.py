@@ -199,7 +199,7 @@ class AskForReply(BasePerformer):
                 engine.say(ev.Noted(self.step, "tool_model", made.text))
             for hosted in made.hosted:
                 engine.say(ev.HostedCalled(self.step, hosted))
-            said = (made.model, made.text, made.usage, made.seconds, made.cost)
+            said = (made.model, made.text, made.usage, made.seconds, made.cost, made.citations)
             engine.say(ev.Replied(self.step, entry.effect.phase, *said))
         return made
 

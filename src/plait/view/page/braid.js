@@ -15,6 +15,9 @@ const PICTURE = /\bimage\/(png|jpeg|gif|webp)\b/;
 const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
 export const howAnswered = ({ approved, changed }) =>
   approved === null ? "answered" : approved ? `approved${changed ? " with changes" : ""}` : "refused";
+const ASKER_LINE = /^The MCP server .+ asks you( to open an address)?\. It says:\n/m;
+// Who asks a question: the agent, or an MCP server during a call.
+export const askerOf = ({ server }) => (server ? ["The MCP server ", bdi(server)] : "The agent");
 const ANSWERED = { question: "question to you", approval: "", plan: "the plan " };
 
 // Between two steps the strands change places.
@@ -349,6 +352,8 @@ export class Braid {
   // What the user is asked. The inputs of a call are a table, unless it stands above.
   asked(item) {
     const { ask, told } = item, label = "question";
+    // The title names the server.
+    if (item.server && !item.text[1]) item = { ...item, text: [item.text[0].replace(ASKER_LINE, ""), 0] };
     if (ask !== "approval" || !item.tool) return this.text(item, "text", ask === "question" ? "prose" : "code", label);
     const about = this.describe(item.tool);
     const of = this.items.get(`c${item.call}`);
@@ -367,7 +372,8 @@ export class Braid {
     const receipt = told && line("quiet", item.by && html`<span>by ${bdi(item.by)}</span>`, exactTime(item.answered));
     const words = told?.[0] && !item.changed && this.text(item, "told", "prose", "answer");
     const answer = told && (words || approved === null) && part("note is-told", item.by ? bdi(item.by) : "you", words);
-    return [part("note is-wait", label, this.asked(item), receipt), told ? answer || [] : this.waits(item)];
+    const asker = item.server && html`<p><strong>${askerOf(item)} asks</strong></p>`;
+    return [part("note is-wait", label, asker, this.asked(item), receipt), told ? answer || [] : this.waits(item)];
   }
 }
 

@@ -1,7 +1,7 @@
 // The page to talk to agents: conversations at the side, the talk in the middle, the composer below.
 import { doing, field, submitting } from "./acts.js";
 import { showCaller } from "./caller.js";
-import { Composer } from "./composer.js";
+import { Composer, sendTo } from "./composer.js";
 import { STATES, bdi, button, closeButtons, flat, line, openDialog, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { keys } from "./keys.js";
@@ -149,8 +149,7 @@ class Talk {
   async send({ text, files, chosen }) {
     const going = this.turns.at(-1);
     if (["running", "queued"].includes(going?.version.status)) {
-      if (chosen.length) throw new Error("A run that goes on takes no files. Remove them, or send them with the next message.");
-      await server.sendTo(going.run, text);
+      await sendTo(server, going.run, { text, chosen });
       this.composer.put("");
       await going.drawSent();
       return;

@@ -1,4 +1,5 @@
-// Where a message is written: text, files that are chosen, pasted or dropped, and the agent it goes to.
+// Where a message is written: text, files that are chosen, pasted or dropped, and the agent it goes to; and what became
+// of messages to a run that goes on.
 import { button, flat, problem, shown } from "./dom.js";
 import { html } from "./html.js";
 
@@ -24,6 +25,23 @@ const preview = async (file) => {
   } catch {
     return null;
   }
+};
+
+const SENT = { taken: "read", waiting: "read before the next step", late: "not read: the run had ended" };
+
+export const sendTo = (source, run, { text, chosen }) => {
+  if (!chosen.length) return source.sendTo(run, text);
+  throw new Error("A run that goes on takes no files. Remove them, or send them with the next message.");
+};
+export const hasTaken = (news) => news.steps?.some((step) => step.items.some((item) => item.word === "message"));
+export const sentPlace = () => html`<ul class="meanwhile" aria-label="Messages while it worked"></ul>`;
+// Draws what was sent to a run. Returns what it did not read.
+export const drawSent = async (source, run, place, keep = (work) => work()) => {
+  const sent = await source.sent(run);
+  const drawn = sent.map((each) => html`<li><span class="said-by-you"><bdi>${shown(each.text)}</bdi></span>
+    <span class="quiet">${SENT[each.state]}</span></li>`);
+  keep(() => place.replaceChildren(...drawn));
+  return sent.filter((each) => each.state === "late");
 };
 
 export class Composer {

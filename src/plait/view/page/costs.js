@@ -132,10 +132,14 @@ export const costsPage = async (place, source, wanted) => {
     ...{ by: "agent", over: "day", since: "7d", measure: "cost", ...remembered },
     ...wanted,
   };
-  const measure = Object.hasOwn(MEASURES, asked) ? asked : "cost";
+  const chosen = Object.hasOwn(MEASURES, asked) ? asked : "cost";
   const [, days] = /^(\d{1,4})d$/.exec(since) || [];
   const found = await source.costs({ ...filters, ...(days ? { days } : { since }), by, over });
-  keep("plait-costs", String(new URLSearchParams({ by, over, since, measure })));
+  keep("plait-costs", String(new URLSearchParams({ by, over, since, measure: chosen })));
+  const all = sumOf(found.groups);
+  // A picture without a cost would be empty.
+  const isFree = chosen === "cost" && all.runs > 0 && !all.cost_usd;
+  const measure = isFree ? "tokens" : chosen;
   const [what, value, words] = MEASURES[measure];
   const rank = measure === "success" ? (group) => group.runs : value;
   const sumsOf = (list) => new Map([...Map.groupBy(list, (group) => group.period)].map(([at, own]) => [at, sumOf(own)]));
@@ -145,14 +149,13 @@ export const costsPage = async (place, source, wanted) => {
   const series = groups.slice(0, SERIES);
   const isTwice = by === "tag" || by === "model";
   const whole = { name: "all", over: sumsOf(found.groups), filter: isTwice ? null : {}, color: "color-all" };
-  const all = sumOf(found.groups);
   const known = [...whole.over.keys()].sort();
   const from = /^[\d-]{10}$/.test(found.since) ? found.since : known[0]?.padEnd(10, "-01");
   const periods = from ? periodsOf(from, found.today, over, known) : [];
   const runsOf = (each, { since, until = filters.until } = found) =>
     each.filter && addressOf({ ...filters, ...each.filter, since: since ?? "", until, sort: "cost" });
   const go = (changes) => {
-    const next = Object.entries({ by, over, since, measure, ...filters, ...changes });
+    const next = Object.entries({ by, over, since, measure: chosen, ...filters, ...changes });
     const values = next.flatMap(([name, each]) => [each].flat().map((one) => [name, one]));
     location.hash = `#/costs?${new URLSearchParams(values)}`;
   };
@@ -205,13 +208,15 @@ export const costsPage = async (place, source, wanted) => {
   heads.push(["Calls"], ["Tokens in"], ["Out"], ["A run", "USD of a run on average"]);
   place.replaceChildren(html`<header class="list-head"><h1 tabindex="-1">Costs</h1>${period}</header>
     <div class="cost-bar">${tabs("By", "by", by, capitals(BY))}
-      ${tabs("What is drawn", "measure", measure, Object.entries(MEASURES).map(([each, [name]]) => [each, name]))}
+      ${tabs("What is drawn", "measure", chosen, Object.entries(MEASURES).map(([each, [name]]) => [each, name]))}
       ${tabs("Sums for each", "over", over, capitals(["day", "week", "month"]))}</div>
     ${!groups.length && html`<p class="quiet">No run began in this time.</p>`}`);
   if (groups.length)
     place.append(html`<p class="sums"><strong>${priceOf(all, "Price not known")}</strong> for ${many(all.runs, "run")},
         ${percent(all.succeeded / all.runs)} with success <span class="quiet">(${SUCCESS}).
         ${isTwice && `A run with two ${by}s counts for both.`}</span></p>
+      ${isFree && html`<p class="quiet">${all.unpriced ? "No price is known of these runs" : "These runs cost nothing"}:
+        the picture shows their tokens.</p>`}
       <figure class="chart">${groups.length > SERIES && [html`<p class="quiet">All ${number(groups.length)}</p>`,
         draw([whole], HEIGHT / 2), html`<p class="quiet">The ${SERIES} with the most ${most}, together
           ${percent(rank(sumOf(series.map((each) => each.sum))) / (rank(all) || 1))}</p>`]}

@@ -95,15 +95,14 @@ export const tokens = (each) => {
   return `${each.estimated ? "about " : ""}${number(each.in)} in${read}, ${number(each.out)} out${written}`;
 };
 
-// When, as a person says it; the whole time stands in the element's title. `isShort`: for a column of a table.
+// When, as a person says it. `isShort`: for a column of a table, without the year if it is clear.
 export const when = (seconds, isShort = false) => {
   const at = new Date(seconds * 1000), ago = Date.now() / 1000 - seconds;
   const year = isShort && ago < 300 * 86400 ? undefined : "numeric";
   const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year });
   const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
   const date = at.toDateString() === new Date().toDateString() ? "today" : day;
-  const words = ago < 60 ? "just now" : ago < 3600 ? `${Math.floor(ago / 60)} min ago` : `${date} ${clock}`;
-  return html`<time datetime=${at.toISOString()} title=${at.toLocaleString()}>${words}</time>`;
+  return html`<time datetime=${at.toISOString()}>${date} ${clock}</time>`;
 };
 
 // Facts on a line, parted by dots that a screen reader reads as pauses.

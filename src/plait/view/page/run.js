@@ -5,6 +5,7 @@ import {
   announce, bdi, button, chip, duration, endOf, flat, line, link, many, money, number, problem, runAddress, shown,
   tokens, when,
 } from "./dom.js";
+import { Composer, drawSent, hasTaken, sendTo, sentPlace } from "./composer.js";
 import { finder } from "./find.js";
 import { html } from "./html.js";
 import { answerOf } from "./markdown.js";
@@ -107,6 +108,17 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
   const side = html`<aside class="beside" tabindex="0" aria-label="About this run"></aside>`;
   const plan = html`<div class="plan-place"></div>`;
   const todo = html`<div></div>`;
+  const meanwhile = sentPlace();
+  const readSent = () => source.live && drawSent(source, id, meanwhile).catch(() => {});
+  const onSend = async (message) => {
+    await sendTo(source, id, message);
+    composer.put("");
+    await readSent();
+    meanwhile.lastElementChild?.scrollIntoView({ block: "center" });
+  };
+  const composer = new Composer({ onSend, label: "Message to the run" });
+  composer.going("running");
+  composer.stopper.hidden = true; // the buttons above cancel the run
   const list = html`<ol class="steps"></ol>`;
   const connectionNotice = html`<p class="lost" role="status"></p>`;
   const may = data.may || {};
@@ -179,6 +191,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     side.replaceChildren(html`${run.phases.length > 0 && phaseSection(run)}${aboutSection(run, source)}`);
     side.querySelectorAll("details").forEach((each, i) => (each.open = open[i] || false));
     follow.hidden = !isRunning;
+    composer.place.hidden = !(isRunning && source.live && may.change);
   };
   // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays. A reply that
   // turns out to be the answer stands above.
@@ -195,6 +208,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     drawTodo(todo, braid.items.values());
     drawHead();
     growTime();
+    if (meanwhile.childElementCount && (hasTaken(news) || before !== run.status)) readSent();
     const last = news.steps?.at(-1);
     const words = { waiting: "waits for you", running: "goes on" }[run.status] || run.status;
     if (before !== run.status) announce(`The run ${words}.`);
@@ -270,12 +284,14 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
         ${instructions && html`<details class="instructions"><summary>Instructions</summary>
           ${long([instructions, 0], { className: "prose", label: "instructions" })}</details>`}
         <div class="run-bar">${tabs}${found.form}</div>
-        ${[found.list, time, list, connectionNotice, follow]}
+        ${[found.list, time, list, meanwhile, connectionNotice, !may.change && follow, composer.place]}
       </section>
       ${side}
     </div>`);
+  if (may.change) composer.left.append(follow);
   showView();
   drawHead();
+  readSent();
   if (data.plan) plan.append(planOf(data.plan));
   if (isOverTime) await growing; // the steps are drawn behind it
   await braid.grow(data.steps);

@@ -1,6 +1,7 @@
 // One turn of a conversation: the message, and the answer with its steps, questions and actions.
 import { doing, waitPart } from "./acts.js";
-import { Braid, braidOptions, howAnswered } from "./braid.js";
+import { Braid, askerOf, braidOptions, howAnswered } from "./braid.js";
+import { drawSent, hasTaken, sentPlace } from "./composer.js";
 import { announce, bdi, button, chip, flat, line, problem, shown, when } from "./dom.js";
 import { html } from "./html.js";
 import { Answer, copyButton, nodesOf } from "./markdown.js";
@@ -41,7 +42,7 @@ export class Turn {
     this.asks = html`<div class="asks"></div>`;
     this.how = html`<div></div>`;
     this.todo = html`<div></div>`;
-    this.meanwhile = html`<ul class="meanwhile" aria-label="Messages while it worked"></ul>`;
+    this.meanwhile = sentPlace();
     this.steps = html`<div></div>`;
     this.acts = html`<div class="turn-acts"></div>`;
     const { head, todo, meanwhile, answer, asks, how, steps, acts } = this;
@@ -150,30 +151,22 @@ export class Turn {
     this.trace.take(news);
     drawTodo(this.todo, this.trace.items.values());
     if (news.waiting) this.waits = news.waiting;
-    const isRead = news.steps?.some((step) => step.items.some((item) => item.word === "message"));
-    if (this.hasSent && isRead) this.drawSent();
+    if (this.meanwhile.childElementCount && hasTaken(news)) this.drawSent();
     const is = news.run?.status;
     if (is && is !== this.version.status) {
       this.version.status = is;
       if (is !== "running") announce(is === "waiting" ? "The agent waits for you." : `The run is ${is}.`);
       this.page.changed();
       if (is !== "waiting") this.page.refresh();
-      if (this.hasSent && !FOLLOWED.includes(is)) this.drawSent().then((late) => this.page.offer(late));
+      if (this.meanwhile.childElementCount && !FOLLOWED.includes(is)) this.drawSent().then((late) => this.page.offer(late));
       if (FOLLOWED.includes(is)) this.draw();
     }
     this.say(this.isWriting ? "writes …" : this.trace.doing);
     this.drawAsks();
   }
 
-  // Draws what was sent to the run while it went on. Returns what it did not read.
-  async drawSent() {
-    const sent = await server.sent(this.run);
-    this.hasSent = sent.length > 0;
-    const words = { taken: "read", waiting: "read before the next step", late: "not read: the run had ended" };
-    const drawn = sent.map((each) => html`<li><span class="said-by-you"><bdi>${shown(each.text)}</bdi></span>
-      <span class="quiet">${words[each.state]}</span></li>`);
-    this.page.keep(() => this.meanwhile.replaceChildren(...drawn));
-    return sent.filter((each) => each.state === "late");
+  drawSent() {
+    return drawSent(server, this.run, this.meanwhile, (work) => this.page.keep(work));
   }
 
   say(words) {
@@ -217,7 +210,7 @@ export class Turn {
         await this.page.refresh();
         await this.follow();
       };
-      const title = { question: "The agent asks", plan: "Approve this plan?" }[item.ask] || "Approve this call?";
+      const title = { question: [askerOf(item), " asks"], plan: "Approve this plan?" }[item.ask] || "Approve this call?";
       this.asks.append(html`<section class="ask" data-item=${id} aria-label="The agent asks">
         <h3>${title}</h3>${this.braid.asked(item)}
         ${waitPart(server, { run: this.run }, item, question, reopen, this.may)}</section>`);
