@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -86,16 +86,25 @@ def run(
     else:
         flags["agent"] = find_only_agent(flags)
         agent = make_agent(flags)
+    plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
-    words = options.journal_words(flags["journal"])
-    perform_and_exit(
+    view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
+    done = perform_run(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait, **about),
+        view,
+        plans=plans,
+        may_ask=not as_object,
+        words=(words := options.journal_words(flags["journal"], flags["agent"])),
+    )
+    exit_with_run(
+        done,
         as_object=as_object,
         quiet=quiet,
-        words=options.journal_words(flags["journal"], flags["agent"]),
-        plans=PlanPrompt(agent, question),
+        journal=words,
         is_recorded=agent.journal is not False,
-        suggest=lambda done: suggest_next(done, agent.journal, words) if has_guide() else [],
+        show_plan=plans.render,
+        suggestions=suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else (),
+        view=view,
         files_to=folder,
     )
 
@@ -107,21 +116,18 @@ def perform_and_exit(
     quiet: bool,
     words: tuple[str, ...],
     plans: PlanPrompt | None = None,
-    is_recorded: bool = True,
-    suggest: Callable[[Run | None], Sequence[str]] = lambda _: (),
     files_to: str | None = None,
 ) -> NoReturn:
-    """Perform a run (see `perform_run`) and exit as it ended (see `exit_with_run`). `suggest` gives next steps."""
+    """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
     done = perform_run(start, view, plans=plans, may_ask=not as_object, words=words)
+    show_plan = plans.render if plans is not None else None
     exit_with_run(
         done,
         as_object=as_object,
         quiet=quiet,
         journal=words,
-        is_recorded=is_recorded,
-        show_plan=plans.render if plans is not None else None,
-        suggestions=suggest(done),
+        show_plan=show_plan,
         view=view,
         files_to=files_to,
     )
