@@ -89,6 +89,7 @@ def run(
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
     view = answering(view_for(sys.stderr, quiet=quiet), as_object=as_object)
+    # Not by `perform_and_exit`: it would be one more frame of every request (docs/life-of-a-run.md).
     done = perform_run(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait, **about),
         view,

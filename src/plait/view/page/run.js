@@ -191,7 +191,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
     side.replaceChildren(html`${run.phases.length > 0 && phaseSection(run)}${aboutSection(run, source)}`);
     side.querySelectorAll("details").forEach((each, i) => (each.open = open[i] || false));
     follow.hidden = !isRunning;
-    composer.place.hidden = !(isRunning && source.live && may.change);
+    composer.place.hidden = !(isRunning && may.change);
   };
   // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays. A reply that
   // turns out to be the answer stands above.
@@ -284,7 +284,7 @@ export const runPage = async (place, source, id, { toStep = null, isOverTime = f
         ${instructions && html`<details class="instructions"><summary>Instructions</summary>
           ${long([instructions, 0], { className: "prose", label: "instructions" })}</details>`}
         <div class="run-bar">${tabs}${found.form}</div>
-        ${[found.list, time, list, meanwhile, connectionNotice, !may.change && follow, composer.place]}
+        ${[found.list, time, list, meanwhile, connectionNotice, !may.change && follow, source.live && composer.place]}
       </section>
       ${side}
     </div>`);
