@@ -39,6 +39,16 @@ def fork_at_changes(folders: Iterable[Path]) -> bool:
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
+    def look_again() -> set[tuple[str, int, int]]:
+        """Return the files after a pause. In a large folder the pause is longer, so that watching costs little."""
+        time.sleep(PAUSE)
+        began = time.process_time()
+        found = list_files(roots)
+        pause_end = time.monotonic() + SHARE * (time.process_time() - began)
+        while not stopped and (left := pause_end - time.monotonic()) > 0:
+            time.sleep(min(left, PAUSE))  # a signal does not end a sleep
+        return found
+
     roots = {each.resolve() for each in folders}
     handled = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
     before = {number: signal.signal(number, pass_on) for number in handled}
@@ -57,13 +67,13 @@ def fork_at_changes(folders: Iterable[Path]) -> bool:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
         os.close(is_alive)
         code = None
-        while not stopped and (now := look_again(roots)) == seen:
+        while not stopped and (now := look_again()) == seen:
             if code is None and (code := _exit_code(child, os.WNOHANG)) is not None:
                 child = 0
                 if code == 0:
                     sys.exit(0)
                 click.echo(f"The server ended with code {code}. It starts again when a file changes.", err=True)
-        while not stopped and now != (now := look_again(roots)):
+        while not stopped and now != (now := look_again()):
             pass  # an editor or git still writes
         if not stopped:
             names = dict.fromkeys(os.path.relpath(each[0]) for each in sorted(now ^ seen))
@@ -75,15 +85,6 @@ def fork_at_changes(folders: Iterable[Path]) -> bool:
         os.close(kept_open)
         is_restart = True
     sys.exit(code)
-
-
-def look_again(folders: Iterable[Path]) -> set[tuple[str, int, int]]:
-    """Return the files after a pause. In a large folder the pause is longer, so that watching costs little."""
-    time.sleep(PAUSE)
-    began = time.monotonic()
-    found = list_files(folders)
-    time.sleep(SHARE * (time.monotonic() - began))
-    return found
 
 
 def list_files(folders: Iterable[Path]) -> set[tuple[str, int, int]]:
