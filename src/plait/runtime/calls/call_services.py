@@ -190,9 +190,9 @@ class ToolServices:
         return self._limit
 
     def extend_time(self) -> None:
-        if self._limit is not None and self._limit.when() is not None and not self.is_cancelled:
+        if self._limit is not None and (until := self._limit.when()) is not None and not self.is_cancelled:
             with suppress(RuntimeError):  # the tool has ended
-                self._limit.reschedule(min(self.loop.time() + self._seconds, self._latest))
+                self._limit.reschedule(max(until, min(self.loop.time() + self._seconds, self._latest)))
                 self.has_more_time = True
 
     def cancel(self, by: str) -> None:
